@@ -53,8 +53,8 @@ from gridstat.broker.routers.row_refusals import REFUSAL_TIMER
 from gridstat.broker.segments.leaf_borders import ABSTRACT_LINKS_TIMER, SEARCH_TIMER
 from gridstat.broker.segments.leaf_identifiers import NUMBERS_TIMER
 from gridstat.broker.segments.parent_dispatcher import ParentDispatcher
-from gridstat.broker.segments.pending_answers import PATIENCE_TIMER
-from gridstat.broker.segments.remote_contracts import ASK_TIMER
+from gridstat.broker.segments.pending_answers import ANSWER_TIMER
+from gridstat.broker.segments.remote_contracts import REQUEST_TIMER
 from gridstat.broker.segments.segment_reservations import RELEASE_TIMER
 from gridstat.broker.tables.channel_plan import ChannelPlan
 from gridstat.broker.tables.router_tables import RouterTables
@@ -137,33 +137,32 @@ class LeafBroker:
         self._subscriptions = Subscriptions(context, self._requests, self._grants, notices)
         self._tree = ParentDispatcher(context, self._health, self._requests, self._grants, notices)
         self._publication_changes = PublicationChanges(
-            context, self._requests, notices, self._tree.numbers.take
+            context, self._requests, notices, self._tree.identifiers.take
         )
         self._recovery.segment_changed = self._tree.segment_changed
         self._placement = Placement(context, notices, self._tree.segment_changed)
         self._set_up_flooding()
-        self._subscriptions.elsewhere = self._tree.asking
+        self._subscriptions.elsewhere = self._tree.contracts
         self._publications = Publications(
-            context, self._requests, notices, self._subscriptions, self._tree.numbers
+            context, self._requests, notices, self._subscriptions, self._tree.identifiers
         )
-        self._tree.numbers.publish = self._publications.publish
         self._commands = CommandDispatcher(
             self._attachments,
             self._subscriptions,
-            ContractChanges(context, self._requests, self._moves, self._tree.asking),
+            ContractChanges(context, self._requests, self._moves, self._tree.contracts),
             self._publications,
             self._publication_changes,
             self._enquiries(),
             FloodListeners(context, self._requests),
-            self._tree.asking.answers.joins,
+            self._tree.contracts.answers.joins,
         )
         self._set_up_timers()
         self._lay_out(routers, channels)
 
     def _set_up_flooding(self) -> None:
         """What a parent says of it is heard, and answered, like its other words."""
-        self.flooding.tell_parent = self._tree.link.tell
-        self._tree.words.update(dict.fromkeys(get_args(FloodingOrder), self.flooding.obey))
+        self.flooding.tell_parent = self._tree.session.send
+        self._tree.handlers.update(dict.fromkeys(get_args(FloodingOrder), self.flooding.obey))
 
     def _set_up_timers(self) -> None:
         """Who is told when a timer fires: of one name, or of many that begin alike."""
@@ -177,12 +176,12 @@ class LeafBroker:
             HOUSE_TIMER: self._placement.try_again,
             CATCH_TIMER: self._subscriptions.catching.catch_some,
             OWED_TIMER: self._grants.answer_owed,
-            ASK_TIMER: self._tree.asking.ask_all,
-            PATIENCE_TIMER: self._tree.asking.patience.look,
-            RELEASE_TIMER: self._tree.reserving.release_due,
-            NUMBERS_TIMER: self._tree.numbers.ask_again,
+            REQUEST_TIMER: self._tree.contracts.request_all,
+            ANSWER_TIMER: self._tree.contracts.deadlines.expire,
+            RELEASE_TIMER: self._tree.segments.release_due,
+            NUMBERS_TIMER: self._tree.identifiers.request_again,
             ABSTRACT_LINKS_TIMER: self._tree.borders.check_abstract_links,
-            SEARCH_TIMER: self._tree.borders.look_further,
+            SEARCH_TIMER: self._tree.borders.continue_search,
             START_TIMER: self._begin,
         }
         self._named_timers: dict[str, Callable[[str], None]] = {
@@ -241,7 +240,7 @@ class LeafBroker:
 
     def _held_impaired(self, subscriber: str, number: int) -> None:
         self._recovery.held_impaired(subscriber, number)
-        self._tree.asking.held_impaired(subscriber, number, self._recovery.is_whole)
+        self._tree.contracts.held_impaired(subscriber, number, self._recovery.is_whole)
 
     def _lay_out(self, routers: Iterable[Router], channels: Iterable[EventChannel]) -> None:
         """Take in the routers and channels of the broker's file."""
@@ -296,7 +295,7 @@ class LeafBroker:
                 self._receive(peer, event)
             case Persisted(token=token):
                 self._context.persisted(token)
-                self._tree.borders.look_later()
+                self._tree.borders.schedule_search()
             case PersistFailed(token=token, reason=reason):
                 self._context.persist_failed(token, reason)
                 self._presence.undone()
@@ -311,14 +310,14 @@ class LeafBroker:
                     self._recovery.session_changed(name, is_connected=False)
                     self._tree.routers_changed()
                 elif self._tree.is_parent(peer):
-                    self._tree.link.disconnect()
+                    self._tree.session.disconnect()
 
     def _connect(self, peer: str, event: Connected) -> None:
         role, _, name = peer.partition("/")
         if role == "router":
             self._router_sessions.connect(name, event.hello)
         elif self._tree.is_parent(peer):
-            self._tree.link.connect()
+            self._tree.session.connect()
         elif role != "operator":
             error = NotAuthorised(
                 f"rule role: a {role} has no business with a broker; end-points go by their edge"

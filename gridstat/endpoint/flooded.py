@@ -20,7 +20,7 @@ from gridstat.model.errors import GridStatError, Malformed
 from gridstat.model.short_text import counted, short_repr
 from gridstat.model.status import EventFlag, TimeQuality
 from gridstat.net.codec.value import ValueCodec
-from gridstat.net.command.flooding_messages import ListenToFloods
+from gridstat.net.command.endpoint_messages import ListenToFloods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gridstat.model.copy_window import COPY_WAYS
 from gridstat.model.identifiers import path_name
 from gridstat.model.short_text import counted, short_repr
-from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX, ROUTERS_TOLD_MAX, PathEntry
+from gridstat.net.command.endpoint_messages import LEDGER_PATHS_MAX, LEDGER_ROUTERS_MAX, PathEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -66,7 +66,7 @@ class PathLedger:
     def entry(self) -> PathEntry:
         """As it is reported to the broker, which reads no longer path than it grants."""
         facts = {name: getattr(self, name) for name in PathEntry.__struct_fields__}
-        return PathEntry(**facts | {"routers": self.routers[:ROUTERS_TOLD_MAX]})
+        return PathEntry(**facts | {"routers": self.routers[:LEDGER_ROUTERS_MAX]})
 
 
 class EdgeReading(NamedTuple):
@@ -324,7 +324,7 @@ class PathBook:
 
     def _forget_oldest(self) -> None:
         """Of those that were left, the last in the list is the oldest."""
-        while len(self._ways) > PATHS_TOLD_MAX - 1:
+        while len(self._ways) > LEDGER_PATHS_MAX - 1:
             _, oldest = self._ways.popitem()
             self._earlier = _sum((self._earlier, oldest.told()))
 

@@ -18,7 +18,7 @@ from gridstat.endpoint.request_table import give_back
 from gridstat.endpoint.session_events import Answered, Ask, SessionOutput, Unanswered
 from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.net.command.driver import Driver, Surroundings
+from gridstat.net.command.driver import Driver, DriverEnvironment
 from gridstat.net.command.endpoint_messages import Publish, Subscribe
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class SessionThread:
             self._session,
             self._credentials,
             perform=self._perform,
-            surroundings=Surroundings(on_bug=self._break),
+            environment=DriverEnvironment(on_bug=self._break),
         )
         self._driver = driver
         for edge in edges:

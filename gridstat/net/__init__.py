@@ -1,4 +1,4 @@
-"""Bytes and sockets: knows how to say things, not what to say.
+"""Encodings, sessions and sockets, without any decision about what is sent.
 
 May import `model` only. Start reading at `codec/datagram.py`, the outermost bytes of an event.
 """

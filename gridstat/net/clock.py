@@ -1,4 +1,4 @@
-"""The only place of the command plane that reads a clock; tests and simulators pass their own."""
+"""Clocks of the command plane; only this module reads one, tests and simulators pass their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of the machine."""
+    """Clocks of the operating system."""
 
     def steady_ns(self) -> int:
         return time.monotonic_ns()

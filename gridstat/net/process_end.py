@@ -1,4 +1,4 @@
-"""The end of a process that must not go on, also where nobody reads its log any more."""
+"""Immediate end of a process that must not go on, even if its log cannot be written."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 SAID_WITHIN_S: Final = 0.5
 
 
-def end_at_once(code: int, say: Callable[[], None]) -> None:
-    """Say why, and end without farewell; a log that takes nothing delays it for a moment only."""
+def end_at_once(code: int, log_reason: Callable[[], None]) -> None:
+    """Log the reason and exit without cleanup; a blocked log delays the exit for a moment only."""
     try:
         watch = threading.Timer(SAID_WITHIN_S, os._exit, (code,))
         watch.daemon = True
         watch.start()
-        say()
+        log_reason()
         logging.shutdown()
     finally:  # Also where the system has no thread left.
         os._exit(code)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gridstat.net.clock import SystemClock
 from gridstat.net.command.certificate_folder import CertificateFolder
-from gridstat.net.command.driver import Driver, Surroundings
+from gridstat.net.command.driver import Driver, DriverEnvironment
 from gridstat.net.command.frames import FrameReader, decode_message, frame
 from gridstat.net.command.identity import Identity, Role, parse_peer
 from gridstat.net.command.machine import Connected, Disconnected, Received
@@ -143,8 +143,8 @@ async def party(
     """A driver on loopback, listening if it serves any roles."""
     machine = machine or RecordingMachine()
     bugs: list[BaseException] = []
-    around = Surroundings(table=table or TableSettings(session=PATIENT), on_bug=bugs.append)
-    driver: Driver[Event] = Driver(machine, credentials, surroundings=around)
+    around = DriverEnvironment(table=table or TableSettings(session=PATIENT), on_bug=bugs.append)
+    driver: Driver[Event] = Driver(machine, credentials, environment=around)
     made = Party(driver, machine, credentials.identity, bugs=bugs)
     try:
         if serves:

@@ -85,8 +85,8 @@ def _endpoint(endpoint: EndPoint) -> dict[str, Any]:
             set(endpoint.subscriptions),
             set(endpoint.patterns),
         ),
-        "answers": dict(endpoint.book.held),
-        "floor": endpoint.book.floor,
+        "answers": dict(endpoint.answer_cache.held),
+        "floor": endpoint.answer_cache.floor,
     }
 
 
@@ -115,9 +115,9 @@ def unkept_answers(cloud: Conversation, broker: LeafBroker, length: int) -> list
         )
         if endpoint is None or not is_durable or at > length:
             continue
-        if endpoint.book.is_replay(request_id):
+        if endpoint.answer_cache.is_replay(request_id):
             continue  # Left, and came back since.
-        body = endpoint.book.held.get(request_id)
+        body = endpoint.answer_cache.held.get(request_id)
         if body is None or msgspec.msgpack.decode(body, type=Outcomes).outcomes != outcomes:
             missing.append(f"{name} {request_id}: {outcomes}")
     return missing

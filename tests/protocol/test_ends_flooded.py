@@ -18,8 +18,7 @@ from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, StatusEvent, StatusVariable
 from gridstat.net.codec.datagram import encode_datagram
 from gridstat.net.codec.event import encode_event
-from gridstat.net.command.endpoint_messages import FoundOutcome
-from gridstat.net.command.flooding_messages import ListenToFloods
+from gridstat.net.command.endpoint_messages import FoundOutcome, ListenToFloods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

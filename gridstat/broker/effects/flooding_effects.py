@@ -183,8 +183,8 @@ def _claims_at(
 class FloodListenerEffects:
     """Effects of flood listeners: end-points that receive every flooded event.
 
-    A listener has a channel from each of its edges. `registry.hearing` lists the channels that are
-    ordered, or will be once the operation is durable.
+    A listener has a channel from each of its edges. `registry.flood_listeners` lists the
+    channels that are ordered, or will be once the operation is durable.
     """
 
     def __init__(self, registry: Registry, tables: RouterTables) -> None:
@@ -192,7 +192,7 @@ class FloodListenerEffects:
         self._tables = tables
 
     def apply(self, operation: FloodListenerSet, done: Applied) -> None:
-        hearing, name = self._registry.hearing, operation.endpoint
+        hearing, name = self._registry.flood_listeners, operation.endpoint
         before = hearing.get(name)
         numbers = operation.channels.values()
         self._registry.channel_id_last = max(self._registry.channel_id_last, 0, *numbers)
@@ -205,7 +205,7 @@ class FloodListenerEffects:
 
     def attached(self, operation: Attached, done: Applied) -> None:
         """Remove the channels of an earlier process; order them again for the same process."""
-        found = self._registry.hearing.get(operation.endpoint)
+        found = self._registry.flood_listeners.get(operation.endpoint)
         if found is not None and found.incarnation != operation.incarnation:
             self.apply(structs.replace(found, channels={}), done)
         elif found is not None:
@@ -213,21 +213,21 @@ class FloodListenerEffects:
 
     def attachment_ended(self, endpoint: str, edge: str, done: Applied) -> None:
         """Remove the channel from an edge to which the end-point is no longer attached."""
-        found = self._registry.hearing.get(endpoint)
+        found = self._registry.flood_listeners.get(endpoint)
         if found is not None and edge in found.channels:
             left = {name: each for name, each in found.channels.items() if name != edge}
             self.apply(structs.replace(found, channels=left), done)
 
     def endpoint_ended(self, endpoint: str, done: Applied) -> None:
-        found = self._registry.hearing.get(endpoint)
+        found = self._registry.flood_listeners.get(endpoint)
         if found is not None:
             self.apply(structs.replace(found, channels={}), done)
 
     def _set(self, endpoint: str, found: FloodListenerSet | None) -> None:
         if found is None:
-            self._registry.hearing.pop(endpoint, None)
+            self._registry.flood_listeners.pop(endpoint, None)
         else:
-            self._registry.hearing[endpoint] = found
+            self._registry.flood_listeners[endpoint] = found
 
     def _order(self, found: FloodListenerSet) -> None:
         endpoint = self._registry.endpoints.get(found.endpoint)

@@ -77,11 +77,11 @@ class RegistrationEffects:
             endpoint = EndPoint(operation.endpoint, "", b"", 0)
             floor = registry.retired.pop(operation.endpoint, None)
             if floor is not None:
-                endpoint.book.floor = floor
+                endpoint.answer_cache.floor = floor
                 done.undo.append(partial(registry.retire, operation.endpoint, floor))
             registry.endpoints[operation.endpoint] = endpoint
             done.undo.append(partial(registry.endpoints.pop, operation.endpoint, None))
-        endpoint.book.floor = max(endpoint.book.floor, operation.floor)
+        endpoint.answer_cache.floor = max(endpoint.answer_cache.floor, operation.floor)
         done.undo.append(_replace_identity(endpoint, operation))
         attachment = Attachment(
             edge=operation.edge,
@@ -142,7 +142,7 @@ class RegistrationEffects:
     def _answer(self, operation: Answered, done: Applied) -> None:
         endpoint = self._registry.endpoints.get(operation.endpoint)
         if endpoint is not None:
-            book, request_id = endpoint.book, operation.request_id
+            book, request_id = endpoint.answer_cache, operation.request_id
             begun = self._registry.tree.begun
             outcomes = begun.pop((endpoint.name, request_id), None)
             if outcomes is not None:

@@ -1,4 +1,4 @@
-"""What a broker knows and keeps: operations, their journal, and the registry they add up to.
+"""Durable state of a broker: operations, their journal, and the registry that they build.
 
-Start at `operations.py`; `journal.py` makes them durable, `registry.py` holds what they made.
+Start at `operations.py`; `journal.py` makes operations durable, `registry.py` holds the state.
 """

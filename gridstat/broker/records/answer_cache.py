@@ -1,7 +1,7 @@
-"""What each end-point was answered last, so that a repeated request is answered and not redone.
+"""Recent answers to each end-point, so that a repeated request is answered and not redone.
 
-Request identifiers grow within an end-point (they start from its wall clock), so the newest few
-hundred are enough: one that is older than all of them can only be a replay.
+Request numbers of an end-point grow (they start from its wall clock), so the newest few hundred are
+enough: an older number can only be a replay.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 ANSWERS_MAX: Final = 256
 ANSWER_BYTES_MAX: Final = 1_048_576
-"""Of all that are kept of one end-point, but always the newest one."""
+"""Bound on the cached answers of one end-point; the newest is always kept."""
 DURABLE_ANSWER_BYTES_MAX: Final = 65_536
-"""Of one end-point, in a snapshot; a repeated request beyond that is refused as a replay."""
+"""Bound on the answers of one end-point in a snapshot; older requests are refused as replays."""
 
 
 @dataclass(slots=True)
 class AnswerCache:
-    """So many answers by request, and bytes; whatever else is at or below `floor` is a replay."""
+    """Answers by request number; other requests at or below `floor` are replays."""
 
     floor: int = 0
     held: dict[int, bytes] = field(default_factory=dict)
@@ -31,11 +31,11 @@ class AnswerCache:
         return request_id <= self.floor and request_id not in self.held
 
     def forget(self, request_id: int) -> None:
-        """The request came to nothing; the same identifier may try again."""
+        """Remove an answer, so that the same request may be tried again."""
         self.size_bytes -= len(self.held.pop(request_id, b""))
 
     def put(self, request_id: int, body: bytes) -> None:
-        """Keep an answer; the oldest requests make room, and nothing older is taken again."""
+        """Store an answer; drop the oldest ones beyond the bounds, and raise `floor` above them."""
         self.forget(request_id)
         self.held[request_id] = body
         self.size_bytes += len(body)
@@ -47,16 +47,16 @@ class AnswerCache:
             self.floor = max(self.floor, oldest)
 
     def newest(self) -> int:
-        """The highest request identifier that this end-point has used."""
+        """Return the highest request number that this end-point has used."""
         return max(self.floor, *self.held) if self.held else self.floor
 
     def durable_floor(self) -> int:
-        """The floor of a snapshot: all that it does not keep is a replay after it."""
+        """Return the floor for a snapshot: requests that the snapshot drops become replays."""
         kept = {request_id for request_id, _ in self.durable()}
         return max(self.floor, *(self.held.keys() - kept), 0)
 
     def durable(self) -> Iterator[tuple[int, bytes]]:
-        """The answers worth a place in a snapshot, oldest first."""
+        """Return the answers for a snapshot, oldest first."""
         kept: list[tuple[int, bytes]] = []
         size_bytes = 0
         for request_id in sorted(self.held, reverse=True):

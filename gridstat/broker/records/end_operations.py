@@ -1,6 +1,6 @@
-"""How things end: the operations, in order, and whom to tell about them.
+"""Operations that end contracts, variables and end-points, in order, and the notices about them.
 
-Nothing is left behind: a variable goes after its subscriptions, an end-point after all it had.
+Dependents end first: subscriptions before their variable, all registrations before the end-point.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Ending:
-    """Operations to commit, and the subscribers to be told once they are durable."""
+    """Operations to commit, and the notices to send once the operations are durable."""
 
     operations: list[Operation] = field(default_factory=list)
     notices: list[tuple[str, Unpublished]] = field(default_factory=list)
     routers: set[str] = field(default_factory=set)
 
     def unsubscribe(self, registry: Registry, subscription_ids: Iterable[int]) -> None:
-        """Contracts across clouds end with all that this cloud has of them."""
+        """End subscriptions; a contract across clouds ends with all of its segments in this
+        cloud."""
         tree = registry.tree
         for subscription_id in sorted(subscription_ids):
             if subscription_id in tree.asked:
@@ -49,7 +50,7 @@ class Ending:
                 self.routers |= {name for path in found.record.paths for name in path.routers}
 
     def withdraw(self, registry: Registry, names: Iterable[str], *, but_not: str = "") -> None:
-        """Variables end with their subscriptions; one's own need no notice."""
+        """Withdraw variables after ending their subscriptions; `but_not` is not notified."""
         homeless: dict[str, dict[int, str]] = {}
         for record in registry.homeless.values():
             homeless.setdefault(record.name, {})[record.subscription_id] = record.subscriber
@@ -66,15 +67,16 @@ class Ending:
             self.operations.append(Withdrawn(name=name))
 
     def end(self, registry: Registry, endpoint: EndPoint, *, request_id: int = 0) -> None:
-        """All that an end-point has, and itself; by the given request, if it was its own wish."""
+        """End an end-point and all that it has; `request_id` is its own request to leave, if
+        any."""
         self.unsubscribe(registry, registry.contracts_of(endpoint) | endpoint.patterns)
         self.withdraw(registry, endpoint.publications, but_not=endpoint.name)
         self._leave_edges(endpoint)
-        floor = max(endpoint.book.newest(), request_id)
+        floor = max(endpoint.answer_cache.newest(), request_id)
         self.operations.append(EndPointEnded(endpoint=endpoint.name, floor=floor))
 
     def restart(self, registry: Registry, endpoint: EndPoint) -> None:
-        """The process is gone, another stands in its place: only dormant publications stay."""
+        """End all but the publications of a restarted end-point; publications become dormant."""
         self.unsubscribe(registry, registry.contracts_of(endpoint) | endpoint.patterns)
         for name in sorted(endpoint.publications):
             variable = registry.publications[name].variable

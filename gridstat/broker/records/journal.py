@@ -1,8 +1,8 @@
-"""The durable log of a broker's operations: one thread, group commit, whatever keeps the rows.
+"""Durable log of a broker's operations: one thread with group commit, over any store of rows.
 
-Everything that waits when the thread comes round goes into one transaction with one fsync, so a
-thousand requests a second cost a few hundred fsyncs and none of them blocks the event loop. Rows
-are chained by checksums: a flipped bit or a missing row is found, and named, at the next start.
+All entries that wait when the thread is free go into one transaction with one fsync, so a thousand
+requests a second cost a few hundred fsyncs, and none of them blocks the event loop. Rows are
+chained by checksums: the next start finds and names a flipped bit or a missing row.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from gridstat.broker.records.journal_rows import Store
 
 EPOCH_BITS: Final = 32
-"""A token is an epoch and a number; after a failure only a later epoch is taken."""
+"""A token is an epoch and a number; after a failure only a later epoch is accepted."""
 TIMINGS_MAX: Final = 4_096
 SLOW_NS: Final = 2_000_000_000
-"""A commit that takes longer than this is a matter of health."""
+"""A commit that takes longer than this is reported as unhealthy."""
 EXIT_CODE: Final = 70
-"""Of a process whose journal failed in a way that nobody foresaw: EX_SOFTWARE of sysexits."""
+"""Exit code after an unexpected failure of the journal: EX_SOFTWARE of sysexits."""
 
 log = logging.getLogger(__name__)
 
 
 def end_process() -> None:
-    """At once and without farewell: nobody may hear of anything that may not be durable."""
+    """End the process at once, since nothing may be sent that may not be durable."""
     end_at_once(EXIT_CODE, lambda: log.critical("journal_failed", exc_info=True))
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Operations that become durable together, and who waits for that."""
+    """Operations that become durable together, and the future that waits for them."""
 
     token: int
     operations: tuple[bytes, ...]
@@ -51,11 +51,11 @@ class _Entry:
 
 
 class Journal:
-    """What `persist` has returned for survives a kill at any moment and a power cut.
+    """Operations whose `persist` future is done survive a kill and a power cut.
 
-    After a failure every write of the same epoch fails too, in order, until its machine has heard
-    of the failure and begins a new epoch; so nothing durable ever rests on something that is not.
-    `died` is called when the thread cannot go on; it is not meant to return.
+    After a failure every write of the same epoch fails too, in order, until the machine has handled
+    the failure and begins a new epoch; so no durable operation depends on a lost one. `died` is
+    called when the thread cannot go on; it is not meant to return.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class Journal:
         self._thread: threading.Thread | None = None
 
     def claim(self) -> float:
-        """Try to become the only one who writes; 0 for success, else how long to wait, in s."""
+        """Try to become the only writer; return 0 on success, else the seconds to wait."""
         return self._store.claim()
 
     def load(self) -> list[bytes]:
-        """The operations that were not loaded before, oldest first; at first all of them.
+        """Return the operations that were not loaded before, oldest first; at first all of them.
 
         If the first one is a mark, a snapshot has replaced all that was loaded before. Raises
-        `StorageFailed` on any row that is damaged or gone.
+        `StorageFailed` on a damaged or missing row.
         """
         rows = self._store.read(self._last)
         if rows and rows[0].operation == SNAPSHOT_MARK:
@@ -103,21 +103,24 @@ class Journal:
         return [row.operation for row in rows]
 
     def interrupt(self) -> None:
-        """Let who claims or loads at this moment, in another thread, hear `LinkDown` soon."""
+        """Make a `claim` or `load` that runs in another thread raise `LinkDown` soon."""
         self._store.interrupt()
 
     def persist(self, token: int, operations: tuple[bytes, ...]) -> asyncio.Future[None]:
-        """Done once all of them are durable; fails with `StorageFailed` if none of them is."""
+        """Return a future that is done once all operations are durable.
+
+        The future fails with `StorageFailed` if none of them is.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        # The thread is woken when the loop has done its round: all of the round is one commit.
+        # The thread is woken after this iteration of the loop, whose entries share one commit.
         if not self._gathered:
             self._loop = loop
-            loop.call_soon(self._hand_over)
+            loop.call_soon(self._queue_gathered)
         self._gathered.append(_Entry(token, operations, future))
         return future
 
-    def _hand_over(self) -> None:
+    def _queue_gathered(self) -> None:
         gathered, self._gathered = self._gathered, []
         with self._condition:
             if self._is_closing:
@@ -130,9 +133,9 @@ class Journal:
             self._condition.notify()
 
     def close(self) -> None:
-        """Write what is queued, end the thread and let go of the store."""
+        """Write the queued operations, end the thread and close the store."""
         if self._gathered:
-            self._hand_over()
+            self._queue_gathered()
         with self._condition:
             self._is_closing = True
             self._condition.notify()
@@ -141,18 +144,18 @@ class Journal:
         self._store.close()
 
     def complaint(self) -> str:
-        """Why the latest operations are not durable; empty where they are, or soon will be."""
-        return self._trouble or self._store.complaint() or self._slowness()
+        """Return why the latest operations are not durable; empty if they are or soon will be."""
+        return self._trouble or self._store.complaint() or self._slow_complaint()
 
-    def _slowness(self) -> str:
-        """A disk that stands still reports no error."""
+    def _slow_complaint(self) -> str:
+        """Return a complaint about a write that takes too long: a stuck disk reports no error."""
         since_ns = self._writing_since_ns
         if since_ns is None or self._clock_ns() - since_ns < SLOW_NS:
             return ""
         return f"the journal has not answered for {(self._clock_ns() - since_ns) // 10**9} s"
 
     def figures(self) -> dict[str, int | float]:
-        """For people and experiments; times are of whole commits, fsync included."""
+        """Return figures for people and experiments; times are of whole commits, fsync included."""
         timings = sorted(self._commit_ns)
         return {
             "commits": self._commit_count,
@@ -160,8 +163,8 @@ class Journal:
             "rows": self._row_count,
             "failures": self._failure_count,
             "head_failures": 0,
-            "fsync_ms_p50": _at(timings, 0.50) / 1e6,
-            "fsync_ms_p99": _at(timings, 0.99) / 1e6,
+            "fsync_ms_p50": _percentile(timings, 0.50) / 1e6,
+            "fsync_ms_p99": _percentile(timings, 0.99) / 1e6,
             **self._store.figures(),
         }
 
@@ -170,11 +173,11 @@ class Journal:
     def _run(self) -> None:
         batch: list[_Entry] = []
         try:
-            while batch := self._take():
+            while batch := self._next_batch():
                 self._write(batch)
         except Exception:
-            # What of the batch is durable is unknown, so nothing may be said about it: a new
-            # process reads the file. Nobody waits for ever, even where the process goes on.
+            # It is unknown which part of the batch is durable, so the process ends and a new one
+            # reads the journal. If the process goes on (in tests), the waiting futures must fail.
             self._died()
             with self._condition:
                 self._is_closing = True
@@ -182,8 +185,8 @@ class Journal:
                 self._queue.clear()
             self._answer(batch, "its thread has failed")
 
-    def _take(self) -> list[_Entry]:
-        """Everything that waits, up to the first entry that may no longer be written."""
+    def _next_batch(self) -> list[_Entry]:
+        """Wait for entries and return all of them; empty if the journal is closing."""
         with self._condition:
             while not self._queue and not self._is_closing:
                 self._condition.wait()
@@ -192,6 +195,7 @@ class Journal:
             return batch
 
     def _write(self, batch: list[_Entry]) -> None:
+        # Entries of a failed epoch build on operations that were lost, so they fail too.
         stale = [entry for entry in batch if entry.token >> EPOCH_BITS <= self._failed_epoch]
         fresh = [entry for entry in batch if entry.token >> EPOCH_BITS > self._failed_epoch]
         if stale:
@@ -220,6 +224,7 @@ class Journal:
         rows: list[JournalRow] = []
         for entry in batch:
             if entry.operations and entry.operations[0] == SNAPSHOT_MARK:
+                # A snapshot replaces all rows, also those before it in this batch.
                 last, row_count, is_whole = last._replace(checksum=b""), 0, True
                 rows.clear()
             for operation in entry.operations:
@@ -239,7 +244,7 @@ class Journal:
 
 def _resolve(futures: list[asyncio.Future[None]], reason: str | None) -> None:
     for future in futures:
-        if future.done():  # Whoever waited has given up; the operation counts all the same.
+        if future.done():  # The waiting task was cancelled; the operation counts all the same.
             continue
         if reason is None:
             future.set_result(None)
@@ -247,5 +252,5 @@ def _resolve(futures: list[asyncio.Future[None]], reason: str | None) -> None:
             future.set_exception(StorageFailed(f"the journal cannot be written: {reason}"))
 
 
-def _at(timings: list[int], share: float) -> int:
+def _percentile(timings: list[int], share: float) -> int:
     return timings[min(len(timings) - 1, int(share * len(timings)))] if timings else 0

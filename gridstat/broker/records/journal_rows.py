@@ -1,4 +1,4 @@
-"""Rows of a journal, chained by checksums, and what every place to keep them in can do."""
+"""Rows of a journal, chained by checksums, and the interface of every store of rows."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 SCHEMA: Final = 3
-"""Of what this release writes: 2 has moves that retire apart, 3 what brokers of a tree write. It
-reads all before it too."""
+"""Schema that this release writes; it also reads all earlier ones.
+
+Schema 2 added `Retired`, schema 3 the operations of brokers in a tree.
+"""
 CHECKSUM_BYTES: Final = 16
 _RESTORE: Final = (
     "restore it from a copy; routers go on forwarding meanwhile. With an empty journal all "
-    "end-points have to register anew"
+    "end-points have to register again"
 )
 
 
 class JournalRow(NamedTuple):
-    """One operation; its checksum covers it, its number and every row before it."""
+    """One operation; the checksum covers the operation, its number and every row before it."""
 
     number: int
     operation: bytes
@@ -30,44 +32,46 @@ class JournalRow(NamedTuple):
 
 
 BEGINNING: Final = JournalRow(0, b"", b"")
-"""Before the first row of a journal."""
+"""Position before the first row of a journal."""
 
 
-class Unsettled(Exception):  # noqa: N818
-    """Whether something is durable cannot be found out; nobody may be told anything."""
+class CommitUnknown(Exception):  # noqa: N818
+    """Error of a commit that may or may not be durable, so that no answer may be sent."""
 
 
 class Store(Protocol):
-    """Where the rows of one journal are kept; for one thread at a time. Its text names it."""
+    """Store of the rows of one journal, for one thread at a time; its text names it."""
 
     def claim(self) -> float:
-        """Try to become the only writer: 0 for success, else after how long to try again, in s."""
+        """Try to become the only writer; return 0 on success, else the seconds to wait."""
         ...
 
     def read(self, after: JournalRow) -> list[JournalRow]:
-        """The sound rows that follow one; those of a later snapshot, where there is one.
+        """Return the valid rows after the given one, or those of a later snapshot.
 
-        Raises `StorageFailed` on damage, and `LinkDown` where the store is out of reach.
+        Raises `StorageFailed` on damage, and `LinkDown` if the store is out of reach.
         """
         ...
 
     def write(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
-        """Make them durable, all or, with `StorageFailed`, none; in place of all if `is_whole`.
+        """Make rows durable, all or (with `StorageFailed`) none; with `is_whole` in place of all
+        rows.
 
-        `Unsettled` if it may be either; only a new process, which reads, can tell.
+        Raises `CommitUnknown` if it may be either; only a new process, which reads the store, can
+        tell.
         """
         ...
 
     def complaint(self) -> str:
-        """What people should know of this store now; empty if nothing."""
+        """Return a problem of the store for people; empty if there is none."""
         ...
 
     def figures(self) -> Mapping[str, int]: ...
 
     def interrupt(self) -> None:
-        """Nobody will claim or read any more; who does at this moment hears `LinkDown` soon.
+        """Make a `claim` or `read` in another thread raise `LinkDown` soon; none will follow.
 
-        From any thread.
+        May be called from any thread.
         """
         ...
 
@@ -75,7 +79,7 @@ class Store(Protocol):
 
 
 def chained(checksum: bytes, number: int, operation: bytes) -> bytes:
-    """The checksum of a row that follows the row of `checksum`; b"" begins a journal."""
+    """Return the checksum of a row after the row of `checksum`; b"" begins a journal."""
     digest = blake2b(checksum, digest_size=CHECKSUM_BYTES)
     digest.update(number.to_bytes(8, "big"))
     digest.update(operation)
@@ -85,9 +89,9 @@ def chained(checksum: bytes, number: int, operation: bytes) -> bytes:
 def checked_rows(
     found: Iterable[tuple[int, bytes, bytes]], after: JournalRow, *, journal: str
 ) -> list[JournalRow]:
-    """The same rows; raises `StorageFailed`, naming the first that is not as it was written.
+    """Return the rows; raise `StorageFailed` with the first that is not as it was written.
 
-    A journal begins at any number; it begins anew with each snapshot.
+    A journal begins at any number, and again with each snapshot.
     """
     rows: list[JournalRow] = []
     last = after
@@ -105,7 +109,7 @@ def checked_rows(
 
 
 def check_schema(schema: int, *, journal: str) -> None:
-    """Raise `StorageFailed` unless this release reads it."""
+    """Raise `StorageFailed` unless this release reads the schema."""
     if schema > SCHEMA:
         raise StorageFailed(
             f"journal {journal} is of schema {schema}, and this release reads up to {SCHEMA}",

@@ -1,7 +1,7 @@
 """Names and patterns as trees of their parts, so that a look-up costs the depth of a name.
 
-Which names a pattern stands for, and which patterns a new name answers to: both walks skip all
-that cannot match, however much is registered. The law itself is `model.cloud.matches`.
+The tree finds the names that match a pattern, and the patterns that match a name; both walks skip
+branches that cannot match. The matching rule itself is `model.cloud.matches`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ ALL_BELOW: Final = "**"
 
 
 class _Node:
-    """`ends` holds what is registered under exactly the parts that lead here.
+    """A node; `ends` holds the numbers registered under exactly the parts that lead here.
 
-    `order` are the parts below, sorted when somebody walks there for the first time, and kept so.
+    `order` holds the sorted parts below; it is built at the first walk and maintained afterwards.
     """
 
     __slots__ = ("below", "ends", "order")
@@ -37,13 +37,13 @@ class _Node:
                 insort(self.order, part)
         return found
 
-    def cut(self, part: str) -> None:
+    def remove(self, part: str) -> None:
         del self.below[part]
         if self.order is not None:
             del self.order[bisect_left(self.order, part)]
 
     def sorted_from(self, first: str) -> Iterator[str]:
-        """The parts below, from this one on. Whoever changes them meanwhile has to begin anew."""
+        """Yield the parts below from `first` on; a change of the node invalidates the iterator."""
         if self.order is None:
             self.order = sorted(self.below)
         order = self.order
@@ -52,7 +52,7 @@ class _Node:
 
 
 class NameTree:
-    """Numbers by name; a number stands under one name, and empty branches are cut off."""
+    """Numbers by name; a number has one name, and empty branches are removed."""
 
     def __init__(self) -> None:
         self._root = _Node()
@@ -64,40 +64,44 @@ class NameTree:
         node.ends.add(number)
 
     def discard(self, name: str, number: int) -> None:
-        way: list[tuple[_Node, str]] = []
+        path: list[tuple[_Node, str]] = []
         node = self._root
         for part in name.split("/"):
             child = node.below.get(part)
             if child is None:
                 return
-            way.append((node, part))
+            path.append((node, part))
             node = child
         node.ends.discard(number)
-        for parent, part in reversed(way):
+        for parent, part in reversed(path):
             child = parent.below[part]
             if child.ends or child.below:
                 break
-            parent.cut(part)
+            parent.remove(part)
 
     @property
     def has_branches(self) -> bool:
         return bool(self._root.below)
 
     def matching(self, pattern: str, *, after: str = "") -> Iterator[int]:
-        """Numbers of the names that a pattern (or a plain name) stands for, in name order.
+        """Yield the numbers of the names that match a pattern (or plain name), in name order.
 
-        With `after` only of those behind that name, which need not be registered: the order is
-        that of the parts, so that a name stands before all that begin with it.
+        With `after` only names behind that one, which need not be registered. Names are ordered by
+        parts, so a name comes before all that begin with it.
         """
-        return _named(self._root, pattern.split("/"), 0, after.split("/") if after else None)
+        return _matching_names(
+            self._root, pattern.split("/"), 0, after.split("/") if after else None
+        )
 
-    def answering(self, name: str) -> list[int]:
-        """Numbers of the patterns that stand for a name, ascending."""
-        return sorted(_patterns(self._root, name.split("/"), 0))
+    def matching_patterns(self, name: str) -> list[int]:
+        """Return the numbers of the patterns that match a name, ascending."""
+        return sorted(_matching_patterns(self._root, name.split("/"), 0))
 
 
-def _named(node: _Node, parts: list[str], at: int, after: list[str] | None = None) -> Iterator[int]:
-    """`after` are the parts below this node of the name behind which to begin, if it is here."""
+def _matching_names(
+    node: _Node, parts: list[str], at: int, after: list[str] | None = None
+) -> Iterator[int]:
+    """Yield numbers below a node; `after` holds the remaining parts of the name to start behind."""
     if at == len(parts):
         if after is None:
             yield from sorted(node.ends)
@@ -105,26 +109,26 @@ def _named(node: _Node, parts: list[str], at: int, after: list[str] | None = Non
     part = parts[at]
     if part == ALL_BELOW:
         for child, rest in _children(node, after):
-            yield from _everything(child, rest)
+            yield from _all_names(child, rest)
     elif part == ONE:
         for child, rest in _children(node, after):
-            yield from _named(child, parts, at + 1, rest)
+            yield from _matching_names(child, parts, at + 1, rest)
     else:
         for child, rest in _children(node, after, only=part):
-            yield from _named(child, parts, at + 1, rest)
+            yield from _matching_names(child, parts, at + 1, rest)
 
 
-def _everything(node: _Node, after: list[str] | None) -> Iterator[int]:
+def _all_names(node: _Node, after: list[str] | None) -> Iterator[int]:
     if after is None:
         yield from sorted(node.ends)
     for child, rest in _children(node, after):
-        yield from _everything(child, rest)
+        yield from _all_names(child, rest)
 
 
 def _children(
     node: _Node, after: list[str] | None, *, only: str | None = None
 ) -> Iterator[tuple[_Node, list[str] | None]]:
-    """What is below a node, in order, without all that stands before `after`."""
+    """Yield the children of a node in order, without those before `after`."""
     first = after[0] if after else ""
     if only is not None:
         parts = iter([only] if only in node.below and only >= first else [])
@@ -134,7 +138,7 @@ def _children(
         yield node.below[part], after[1:] if after and part == first else None
 
 
-def _patterns(node: _Node, parts: list[str], at: int) -> Iterator[int]:
+def _matching_patterns(node: _Node, parts: list[str], at: int) -> Iterator[int]:
     if at == len(parts):
         yield from node.ends
         return
@@ -142,4 +146,4 @@ def _patterns(node: _Node, parts: list[str], at: int) -> Iterator[int]:
         yield from rest.ends
     for part in (ONE, parts[at]):
         if (child := node.below.get(part)) is not None:
-            yield from _patterns(child, parts, at + 1)
+            yield from _matching_patterns(child, parts, at + 1)

@@ -1,4 +1,4 @@
-"""The base of all operations that a broker makes durable."""
+"""Base of all operations that a broker makes durable."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ import msgspec
 
 
 class Durable(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
-    """A MessagePack map with the class name as its `type`."""
+    """An operation: a MessagePack map with the class name as its `type`."""
 
 
-# What remains to be done about an operation once the registry shows it.
+# Steps that remain after an operation was applied to the registry.
 
 Step: TypeAlias = Callable[[], object]
 
 
 @dataclass(slots=True)
 class Applied:
-    """`undo` runs in reverse if the operation cannot be made durable, `tables` when it is."""
+    """Steps that follow the application of an operation to the registry.
+
+    `undo` runs in reverse order if the operation cannot be made durable, `tables` when it is
+    durable.
+    """
 
     undo: list[Step] = field(default_factory=list)
     tables: list[Step] = field(default_factory=list)

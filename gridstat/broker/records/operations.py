@@ -1,8 +1,9 @@
-"""What a leaf broker makes durable: the operations of its journal, replayed at its next start.
+"""Operations of a leaf broker's journal, replayed at its next start.
 
-Each is the outcome of a decision, never the request for one, so a replay decides nothing anew. An
-unknown field is ignored and a missing one has its default, so a release reads all journals before
-it. A new operation goes with a new schema of `journal_rows.py`, so that older ones say why not.
+Each operation is the result of a decision, never the request for one, so a replay decides nothing
+again. An unknown field is ignored and a missing one has its default, so a release reads the
+journals of all earlier releases. A new operation needs a new schema in `journal_rows.py`, so that
+older releases refuse the journal with a reason.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class TermBegan(Durable, frozen=True):
-    """A start of the broker; the first operation of each.
+    """First operation of each start of the broker.
 
-    `journal` is the identity that this journal has been given when it was begun.
+    `journal` is the identity that the journal was given at its creation.
     """
 
     term: int
@@ -35,7 +36,7 @@ class TermBegan(Durable, frozen=True):
 
 
 class NumbersReached(Durable, frozen=True):
-    """The highest identifiers ever given out; none of them is given again."""
+    """Highest identifiers ever assigned; none of them is assigned again."""
 
     variable_id: int = 0
     subscription_id: int = 0
@@ -43,31 +44,31 @@ class NumbersReached(Durable, frozen=True):
 
 
 class RouterAdded(Durable, frozen=True):
-    """A router beyond those of the broker's file."""
+    """A router was added that is not in the broker's file."""
 
     router: Router
 
 
 class RouterRemoved(Durable, frozen=True):
-    """A router that the broker's file may still name is not of this cloud any more."""
+    """A router was removed; the broker's file may still name it."""
 
     name: str
 
 
 class ChannelAdded(Durable, frozen=True):
-    """An event channel beyond those of the broker's file."""
+    """A channel was added that is not in the broker's file."""
 
     channel: EventChannel
 
 
 class ChannelRemoved(Durable, frozen=True):
-    """An event channel that the broker's file may still name is gone."""
+    """A channel was removed; the broker's file may still name it."""
 
     channel_id: int
 
 
 class RouterReported(Durable, frozen=True):
-    """Where a router listens and which process it is; wanted tables are made from it."""
+    """Addresses and process of a router; the orders of neighbouring routers depend on them."""
 
     name: str
     instance: str
@@ -81,10 +82,10 @@ class RouterReported(Durable, frozen=True):
 
 
 class Attached(Durable, frozen=True):
-    """An end-point is attached to an edge, for the first time or anew.
+    """An end-point attached to an edge, for the first time or again.
 
-    Requests up to `floor` that are not answered after it are replays. `known_since` is the request
-    by which this process became known; whatever it has, it has registered after that.
+    Unanswered requests up to `floor` are replays. `known_since` is the request by which this
+    process was registered; all of its registrations are later.
     """
 
     endpoint: str
@@ -105,21 +106,21 @@ class Attached(Durable, frozen=True):
 
 
 class AttachmentEnded(Durable, frozen=True):
-    """An end-point has left one edge."""
+    """An end-point's attachment to one edge has ended."""
 
     endpoint: str
     edge: str
 
 
 class EndPointEnded(Durable, frozen=True):
-    """An end-point is gone; whatever it had has ended before. Older requests are replays."""
+    """An end-point has ended, after all that it had. Requests up to `floor` are replays."""
 
     endpoint: str
     floor: int = 0
 
 
 class Published(Durable, frozen=True):
-    """A variable is registered, or wakes again under the identifier that it had."""
+    """A variable was registered, or a dormant one was published again under its old identifier."""
 
     publisher: str
     variable: StatusVariable
@@ -127,16 +128,16 @@ class Published(Durable, frozen=True):
 
 
 class Withdrawn(Durable, frozen=True):
-    """A variable is no longer published; its subscriptions have ended before."""
+    """A variable was withdrawn, after the end of its subscriptions."""
 
     name: str
 
 
 class Subscribed(Durable, frozen=True):
-    """A contract, as it was granted; with a `contract`, this cloud's segment of one across clouds.
+    """A granted contract; with `contract` set, this cloud's segment of a contract across clouds.
 
-    A segment enters and leaves by gates, where its ends are not here; a reserved one is not on the
-    routers yet. `foreign` is the variable, if it comes from another cloud.
+    A segment enters and leaves by gates, unless the contract's end is in this cloud; a reserved
+    segment is not on the routers yet. `foreign` is the variable, if it comes from another cloud.
     """
 
     subscription_id: int
@@ -163,11 +164,11 @@ class Subscribed(Durable, frozen=True):
 
 
 class Moved(Durable, frozen=True):
-    """A live contract has another quality, other paths, or another identifier of its variable.
+    """A contract has another quality, other paths, or another identifier of its variable.
 
-    What it had before is carried on until `Retired`, if it says so; after a change of the
-    publication until that is over. Journals of schema 1 hold no `Retired`: what a move replaced is
-    torn down with it in a replay.
+    With `until_retired` the replaced paths are carried until `Retired`; with `with_publication`
+    until the change of the publication is complete. Journals of schema 1 hold no `Retired`: a
+    replay tears down the replaced paths with the move.
     """
 
     subscription: Subscribed
@@ -176,7 +177,7 @@ class Moved(Durable, frozen=True):
 
 
 class Retired(Durable, frozen=True):
-    """What this generation of a contract, and those before it, have replaced is torn down."""
+    """The paths that this and earlier generations of a contract replaced are torn down."""
 
     subscription_id: int
     generation: int
@@ -185,14 +186,14 @@ class Retired(Durable, frozen=True):
 class PublicationMoved(Durable, frozen=True):
     """A variable gets a new identifier and period; its subscriptions are moved right after.
 
-    The old identifier is carried on until `PublicationRetired`.
+    The old identifier is carried until `PublicationRetired`.
     """
 
     variable: StatusVariable
 
 
 class PublicationAnnounced(Durable, frozen=True):
-    """Publisher and subscribers are told from when on the new identifier holds."""
+    """Publisher and subscribers are notified of the time from which the new identifier holds."""
 
     name: str
     from_ns: int
@@ -205,13 +206,13 @@ class PublicationRetired(Durable, frozen=True):
 
 
 class Unsubscribed(Durable, frozen=True):
-    """A contract, or a pattern, has ended."""
+    """A contract or a pattern subscription has ended."""
 
     subscription_id: int
 
 
 class PatternHeld(Durable, frozen=True):
-    """A subscription to every variable, now and later, that a pattern stands for."""
+    """A subscription to all present and future variables that match a pattern."""
 
     pattern_id: int
     subscriber: str
@@ -222,7 +223,7 @@ class PatternHeld(Durable, frozen=True):
 
 
 class MatchingLeft(Durable, frozen=True, tag="CatchingLeft"):
-    """A pattern has not had all variables yet, or a name (of pattern 0) not all patterns."""
+    """Matching is not complete for a pattern, or for a new name (with pattern 0)."""
 
     pattern_id: int
     name: str = ""
@@ -230,10 +231,10 @@ class MatchingLeft(Durable, frozen=True, tag="CatchingLeft"):
 
 
 class FloodingSet(Durable, frozen=True):
-    """How a variable floods this cloud from now on, all of it; with nothing, it does not.
+    """Complete flooding of a variable in this cloud; without terms the variable does not flood.
 
-    `own` is what operators of this cloud asked, `above` what the parent has committed and
-    `reserved` what it may yet commit; `generation` and `reserved_generation` are the parent's.
+    `own` was requested by operators of this cloud, `above` is committed and `reserved` is reserved
+    by the parent; `generation` and `reserved_generation` are the parent's.
     """
 
     variable: StatusVariable
@@ -245,16 +246,16 @@ class FloodingSet(Durable, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left of it but what was once heard."""
+        """True if no terms are left, and only the generations are remembered."""
         return not (self.own or self.above or self.reserved)
 
     @property
     def modes(self) -> set[int]:
-        """The modes in which anybody has asked for it."""
+        """Modes of all terms."""
         return {*self.own, *self.above, *self.reserved}
 
     def is_within(self, other: FloodingSet) -> bool:
-        """Whether each who asks for something has asked it in the other already."""
+        """Return whether each requester's terms are contained in those of `other`."""
         return self.variable == other.variable and all(
             mine.items() <= known.items()
             for mine, known in (
@@ -265,15 +266,16 @@ class FloodingSet(Durable, frozen=True):
         )
 
     def released(self) -> FloodingSet:
-        """The same without what the parent has only reserved."""
+        """Return the flooding without the terms that are only reserved."""
         return msgspec.structs.replace(self, reserved={}, reserved_generation=0)
 
     def has_committed(self, generation: int, terms: Mapping[int, FloodTerm]) -> bool:
-        """Whether this is what the parent has committed: a number alone may be another's."""
+        """Return whether the parent has committed these terms; the number alone could be a reused
+        one."""
         return self.generation == generation and self.above == terms
 
     def has_reserved(self, generation: int, terms: Mapping[int, FloodTerm]) -> bool:
-        """Whether room is held for this word of the parent, or for more."""
+        """Return whether capacity is reserved for these terms of the parent, or for more."""
         return (
             self.reserved_generation == generation != NO_GENERATION
             and terms.items() <= self.reserved.items()
@@ -281,9 +283,9 @@ class FloodingSet(Durable, frozen=True):
 
 
 class FloodListenerSet(Durable, frozen=True, tag="FloodedHeard"):
-    """An end-point hears all that floods, by these channels from its edges; without any, no more.
+    """An end-point receives all floods of its edges by these channels; without channels, none.
 
-    Another process of it has other ports.
+    Another process of the end-point has other ports.
     """
 
     endpoint: str
@@ -294,7 +296,7 @@ class FloodListenerSet(Durable, frozen=True, tag="FloodedHeard"):
 
 
 class Answered(Durable, frozen=True):
-    """What an end-point was answered; a repeated request is answered likewise."""
+    """Answer to an end-point's request; a repeated request gets the same answer."""
 
     endpoint: str
     request_id: int
@@ -330,7 +332,7 @@ Operation: TypeAlias = (
 )
 
 SNAPSHOT_MARK: Final = b"gridstat snapshot 1"
-"""Stands before operations that replace everything that was written until then."""
+"""Marks the start of a snapshot, which replaces all earlier operations."""
 
 OperationT = TypeVar("OperationT")
 
@@ -343,7 +345,7 @@ def encode(operation: Operation) -> bytes:
 
 
 def since_snapshot(written: Sequence[bytes]) -> list[Operation]:
-    """The operations that count: those after the last mark, or all of them."""
+    """Decode the operations after the last snapshot mark, or all of them."""
     return [decode(data) for data in after_mark(written)]
 
 

@@ -1,7 +1,7 @@
 """Operations of a leaf broker that has a parent: borders, identifiers, contracts across clouds.
 
-A segment itself is a `Subscribed` of `operations.py`, reserved at first. What stands here is the
-rest: what the parent has said and has to be known after a start, and what this cloud has asked.
+A segment itself is a `Subscribed` of `operations.py`, first reserved, then committed. This module
+holds the rest: decisions of the parent that a restarted broker needs, and requests of this cloud.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from gridstat.net.command.tree_messages import BorderChannel
 
 
 class ParentJoined(Durable, frozen=True, tag="ParentHeard"):
-    """The parent's term, which none below is obeyed after; how deep it places this cloud."""
+    """Term of the parent, the depth of this cloud, and the brokers above it.
+
+    Messages of lower terms are refused from then on.
+    """
 
     term: int
     depth: int
@@ -24,34 +27,36 @@ class ParentJoined(Durable, frozen=True, tag="ParentHeard"):
 
 
 class BorderOpened(Durable, frozen=True):
-    """A channel between clouds begins or ends at a router of this cloud, or has changed."""
+    """A channel between clouds was opened at a router of this cloud, or has changed."""
 
     border: BorderChannel
 
 
 class BorderClosed(Durable, frozen=True):
-    """A channel between clouds is no more."""
+    """A channel between clouds was closed."""
 
     channel_id: int
 
 
 class NumbersAllotted(Durable, frozen=True):
-    """A block of identifiers of variables is this cloud's for good."""
+    """The parent leased a block of variable identifiers to this cloud, for good."""
 
     first: int
     count: int
 
 
 class SegmentCommitted(Durable, frozen=True, tag="StretchCommitted"):
-    """A reserved segment counts: routers are told of it."""
+    """The parent committed a reserved segment; its paths go to the routers."""
 
     subscription_id: int
 
 
 class ContractAsked(Durable, frozen=True):
-    """An end-point wants a variable of another cloud, or another quality of one that it has.
+    """Request of an end-point for a variable of another cloud, or for another quality of a
+    contract.
 
-    `place` is that of its outcome in the answer to the request; a pattern's have neither.
+    `place` is the index of its outcome in the answer; a pattern's request has no request number and
+    no index.
     """
 
     number: int
@@ -67,7 +72,7 @@ class ContractAsked(Durable, frozen=True):
 
 
 class ContractHeld(Durable, frozen=True):
-    """What the contract's owner has granted, this generation of it; asked for, or its own plan."""
+    """Grant of the contract's owner: the answer to a request, or a new plan of the owner."""
 
     number: int
     granted: ContractGranted
@@ -75,26 +80,26 @@ class ContractHeld(Durable, frozen=True):
 
 
 class ContractDeclined(Durable, frozen=True):
-    """The owner refuses this generation; one that was granted before stands."""
+    """The owner refused this generation; an earlier grant stands."""
 
     number: int
     generation: int
 
 
 class ContractEnding(Durable, frozen=True):
-    """Its subscriber has it no longer; the owner has not confirmed that yet."""
+    """The subscriber ended the contract; the owner has not confirmed the end yet."""
 
     number: int
 
 
 class ContractOver(Durable, frozen=True):
-    """Nothing is left of a contract across clouds."""
+    """A contract across clouds has ended completely."""
 
     number: int
 
 
 class AnswerBegun(Durable, frozen=True):
-    """Outcomes of a request so far; the empty ones are still asked for elsewhere."""
+    """Outcomes of a request so far; empty ones are still requested from other clouds."""
 
     endpoint: str
     request_id: int

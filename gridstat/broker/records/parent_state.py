@@ -1,6 +1,6 @@
-"""What a leaf broker knows of the tree above it, and what it has asked there.
+"""State of a leaf broker in a tree: its place, its borders and its requests to other clouds.
 
-Plain state like `registry.py`, of which it is a part; `effects/tree_effects.py` changes it.
+Part of `registry.py`; `effects/tree_effects.py` changes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class AskedContract:
-    """A contract across clouds, of one of our end-points; `change` waits for its answer."""
+    """A contract across clouds of one of our end-points; `change` waits for its answer."""
 
     record: ContractAsked
     change: ContractAsked | None = None
@@ -27,23 +27,25 @@ class AskedContract:
 
     @property
     def waiting(self) -> ContractAsked | None:
-        """What the owner has to answer."""
+        """Request that the owner has to answer."""
         return None if self.is_ending else self.unanswered
 
     @property
     def unanswered(self) -> ContractAsked | None:
-        """What it had to answer, also of one that has ended before that."""
+        """Request that the owner has not answered, even if the contract is ending."""
         return self.record if self.granted is None else self.change
 
     @property
     def is_restoring(self) -> bool:
-        """Whether what was before is asked for, since a change was answered too late; by nobody's
-        request."""
+        """True if the previous quality is requested again after a change was answered too late.
+
+        No end-point waits for that request.
+        """
         return self.granted is not None and self.change is not None and not self.change.request_id
 
     @property
     def generation(self) -> int:
-        """The highest that is known of it."""
+        """Highest known generation."""
         known = [self.record.generation]
         if self.granted is not None:
             known.append(self.granted.generation)
@@ -54,21 +56,21 @@ class AskedContract:
 
 @dataclass(slots=True)
 class TreeNews:
-    """What has become durable since the parent was last told; not durable itself."""
+    """Changes that became durable since the last report to the parent; not durable itself."""
 
     asked: list[int] = field(default_factory=list)
     ending: list[int] = field(default_factory=list)
     ended_segments: list[tuple[str, int, str]] = field(default_factory=list)
-    """Contract and generation of committed ones, and the variable's name if it began here."""
+    """Contract, generation and, if its publisher is here, variable name of each ended segment."""
     published: list[str] = field(default_factory=list)
     patterns: list[int] = field(default_factory=list)
     freed: list[int] = field(default_factory=list)
-    """Identifiers of variables that are gone."""
+    """Identifiers of removed variables."""
     left: list[str] = field(default_factory=list)
-    """End-points that are gone."""
+    """End-points that have left."""
 
     def take(self) -> TreeNews:
-        """All of it; what comes later is news again."""
+        """Return all changes and clear the lists."""
         taken = TreeNews(*(list(each) for each in self._lists()))
         for each in self._lists():
             each.clear()
@@ -91,34 +93,38 @@ class TreeNews:
 
 @dataclass(slots=True)
 class ParentState:
-    """`asked_by`, `ending_by` and `caught` are indices of `asked`, `segments` of the registry."""
+    """State that concerns the parent.
+
+    `asked_by`, `ending_by` and `caught` are indices of `asked`; `segments` is one of the registry.
+    """
 
     parent_term: int = 0
     depth: int | None = None
     above: tuple[str, ...] = ()
     numbers_used: int = 0
-    """Identifiers of variables that the cloud gave out before it had a parent."""
+    """Highest identifier that the cloud assigned before it had a parent."""
     borders: dict[int, BorderChannel] = field(default_factory=dict)
     blocks: list[tuple[int, int]] = field(default_factory=list)
     asked: dict[int, AskedContract] = field(default_factory=dict)
     asked_by: dict[str, set[int]] = field(default_factory=dict)
-    """By end-point, those that it has: without the ending ones."""
+    """Contracts of each end-point, without the ending ones."""
     ending_by: dict[str, int] = field(default_factory=dict)
-    """By end-point, how many of those that it had are not confirmed as ended yet."""
+    """Count of each end-point's contracts whose end is not confirmed yet."""
     caught: dict[int, set[str]] = field(default_factory=dict)
-    """By pattern, the names that were asked for because of it and have not ended."""
+    """Names requested for each pattern, without the ended ones."""
     begun: dict[tuple[str, int], list[bytes]] = field(default_factory=dict)
-    """Answers with outcomes that are not known yet, by end-point and request."""
+    """Incomplete answers, by end-point and request."""
     segments: dict[str, dict[int, int]] = field(default_factory=dict)
-    """By contract and generation, the number under which this cloud holds it."""
+    """Subscription identifier of each held segment, by contract and generation."""
     news: TreeNews = field(default_factory=TreeNews)
 
     def numbers_used_in(self, variable_id_last: int) -> int:
-        """What a parent is told of them; as long as it has never been heard, they are all."""
+        """Return the value for JoinTree: all identifiers, until the cloud has joined a parent
+        once."""
         return variable_id_last if self.depth is None else self.numbers_used
 
     def borders_at(self, router: str) -> list[BorderChannel]:
-        """The channels between clouds that begin or end at a router."""
+        """Return the channels between clouds that begin or end at a router."""
         return [
             border
             for _, border in sorted(self.borders.items())
@@ -126,7 +132,7 @@ class ParentState:
         ]
 
     def segment(self, contract: str, generation: int) -> int:
-        """The number under which it is held, or 0."""
+        """Return the subscription identifier of a held segment, or 0."""
         return self.segments.get(contract, {}).get(generation, 0)
 
     def add_segment(self, contract: str, generation: int, number: int) -> None:
@@ -140,11 +146,11 @@ class ParentState:
 
 
 def contract_name(cloud: str, number: int) -> str:
-    """What all brokers call a contract."""
+    """Return the name of a contract, the same at all brokers."""
     return f"{cloud}#{number}"
 
 
 def contract_number(cloud: str, contract: str) -> int:
-    """The number of a contract of this cloud's subscribers, or 0 for one of another cloud."""
+    """Return the number of a contract of this cloud's subscribers; 0 for one of another cloud."""
     found, _, number = contract.rpartition("#")
     return int(number) if found == cloud and number.isascii() and number.isdigit() else 0

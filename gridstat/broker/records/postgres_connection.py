@@ -1,7 +1,7 @@
-"""A connection to PostgreSQL that waits for an answer for a while, and not for ever.
+"""Connection to PostgreSQL with a timeout on silence.
 
-A server whose machine is gone, whose disk stands still or that is stopped says nothing at all, and
-the system tells of it after hours, if ever.
+A server whose machine is gone, whose disk is stuck or that is stopped sends nothing at all, and the
+operating system reports that after hours, if ever.
 """
 
 from __future__ import annotations
@@ -25,46 +25,47 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True)
 class ConnectionTimeouts:
-    """How long a connection may say nothing while it is asked; `is_over` from any thread."""
+    """Longest silence of a connection during a request; `is_interrupted` may be set by any
+    thread."""
 
     silence_s_max: float
-    is_over: bool = False
+    is_interrupted: bool = False
 
     def complaint(self, silence_s: float) -> str:
-        if self.is_over:
-            return "nobody waits for its answer any more"
+        if self.is_interrupted:
+            return "the request was interrupted"
         if silence_s > self.silence_s_max:
             return f"the database has not answered for {self.silence_s_max} s"
         return ""
 
 
 class PostgresConnection(psycopg.Connection[TupleRow]):
-    """Whoever asks hears an answer, or that it is broken; it is closed then.
+    """Connection on which each request is answered or fails; a failed connection is closed.
 
-    Counted is silence and not time, since a journal may be long. A derived class, since only its
-    way of waiting differs, and the driver lets that be replaced and nothing else do it.
+    The timeout counts silence, not the whole request, since a journal may be long. The class is
+    derived because the driver allows only its method of waiting to be replaced.
     """
 
-    patience = ConnectionTimeouts(float("inf"))
+    timeouts = ConnectionTimeouts(float("inf"))
 
     @contextmanager
-    def unwarned(self) -> Iterator[list[str]]:
-        """A commit in this block that succeeds with a warning leaves a broken connection.
+    def warnings_as_errors(self) -> Iterator[list[str]]:
+        """Close the connection and raise if a commit in this block succeeds with a warning.
 
-        So does one that somebody has told to wait no longer for the copies of the database: it is
-        durable here, and not yet there.
+        The server warns if it stopped waiting for replicas: the commit is durable here, but not
+        there yet.
         """
         warnings: list[str] = []
 
-        def hear(notice: errors.Diagnostic) -> None:
+        def collect(notice: errors.Diagnostic) -> None:
             if notice.severity_nonlocalized == "WARNING":
                 warnings.append(notice.message_primary or "a warning")
 
-        self.add_notice_handler(hear)
+        self.add_notice_handler(collect)
         try:
             yield warnings
         finally:
-            self.remove_notice_handler(hear)
+            self.remove_notice_handler(collect)
         if warnings:
             self.close()
             raise psycopg.OperationalError("; ".join(warnings))
@@ -72,25 +73,25 @@ class PostgresConnection(psycopg.Connection[TupleRow]):
     def wait(
         self,
         gen: PQGen[Answer],
-        *words: Any,  # noqa: ANN401 - Whatever this release of the driver knows.
-        **more: Any,  # noqa: ANN401 - Likewise.
+        *args: Any,  # noqa: ANN401 - Whatever this release of the driver knows.
+        **kwargs: Any,  # noqa: ANN401 - Likewise.
     ) -> Answer:
-        return super().wait(self._watched(gen), *words, **more)
+        return super().wait(self._watched(gen), *args, **kwargs)
 
     def _watched(self, gen: PQGen[Answer]) -> PQGen[Answer]:
-        """The same, asked several times a second, by the driver, whether to go on."""
-        heard_s = time.monotonic()
+        """Yield what the driver waits for, and check the timeout each time the driver asks."""
+        received_s = time.monotonic()
         try:
-            wanted = next(gen)
+            request = next(gen)
             while True:
-                ready = yield wanted
+                ready = yield request
                 now_s = time.monotonic()
                 if ready:
-                    heard_s = now_s
-                if reason := self.patience.complaint(now_s - heard_s):
+                    received_s = now_s
+                if reason := self.timeouts.complaint(now_s - received_s):
                     self.close()
                     raise psycopg.OperationalError(reason)
-                wanted = gen.send(ready)
+                request = gen.send(ready)
         except StopIteration as done:
             answer: Answer = done.value
             return answer

@@ -1,8 +1,12 @@
-"""A journal in a PostgreSQL database, beside which another broker stands by.
+"""Journal in a PostgreSQL database, for a broker with another broker standing by.
 
-The last statement of each transaction moves the journal's end on, in the row of the lease, and only
-if the lease is still ours; so it is the fence, and tells after a broken connection whether the
-transaction was committed. It stands last, since renewals wait for that row.
+The last statement of each transaction moves the journal's end in the row of the lease, and only if
+the lease is still ours. The statement is the fence, and shows after a broken connection whether the
+transaction was committed. It is the last one because renewals wait for that row.
+
+A write whose connection breaks is in doubt: the store reconnects, asks whether the transaction was
+committed, and repeats it if not. After the time of a lease it gives up, loses the lease and raises
+`CommitUnknown`.
 """
 
 from __future__ import annotations
@@ -17,20 +21,20 @@ from gridstat.broker.records.journal_lease import RETRY_S, Lease, end_process
 from gridstat.broker.records.journal_rows import (
     BEGINNING,
     SCHEMA,
+    CommitUnknown,
     JournalRow,
-    Unsettled,
     check_schema,
     checked_rows,
     damaged,
 )
 from gridstat.broker.records.postgres_connection import ConnectionTimeouts
 from gridstat.broker.records.postgres_database import (
+    cannot_open,
     create_tables,
     end_sessions,
-    is_broken,
-    unopened,
-    unreached,
-    words_of,
+    error_text,
+    is_unavailable,
+    unreachable,
 )
 from gridstat.model.errors import StorageFailed
 
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
     from gridstat.broker.records.postgres_database import PostgresDatabase
 
 USE: Final = "journal"
-ROWS_AT_ONCE: Final = 4_096
+ROWS_PER_PAGE: Final = 4_096
 _END: Final = (
     "SELECT schema, number, checksum, tenure, holder FROM gridstat_brokers WHERE broker = %s"
 )
@@ -69,51 +73,51 @@ log = logging.getLogger(__name__)
 
 
 class PostgresStore:
-    """Read by anybody at any time; written by the one who holds the lease, which goes with it.
+    """Store that any broker may read; only the holder of the lease writes.
 
-    `LinkDown` from the start on says that the database is away, and that waiting helps.
+    `LinkDown` means that the database is unavailable, and that waiting helps.
     """
 
     def __init__(
-        self, place: PostgresDatabase, *, lost: Callable[[str, str], None] = end_process
+        self, database: PostgresDatabase, *, lost: Callable[[str, str], None] = end_process
     ) -> None:
-        place.check()
-        self._place = place
-        self._lease = Lease(place, lost=lost)
+        database.check()
+        self._database = database
+        self._lease = Lease(database, lost=lost)
         self._trouble = ""
         self._reconnect_count = 0
         self._end = BEGINNING.number, BEGINNING.checksum
-        self._patience = ConnectionTimeouts(place.lease_s)
-        self._connection: PostgresConnection = place.open(USE, self._patience)
+        self._timeouts = ConnectionTimeouts(database.lease_s)
+        self._connection: PostgresConnection = database.open(USE, self._timeouts)
         try:
-            create_tables(self._connection, place)
+            create_tables(self._connection, database)
         except psycopg.Error as error:
-            is_away = is_broken(self._connection, error)
+            is_away = is_unavailable(self._connection, error)
             self.close()
-            raise (unreached if is_away else unopened)(place, error) from error
+            raise (unreachable if is_away else cannot_open)(database, error) from error
 
     def __str__(self) -> str:
-        return str(self._place)
+        return str(self._database)
 
     def claim(self) -> float:
-        return self._reaching(lambda: self._lease.claim(self._connection))
+        return self._with_connection(lambda: self._lease.claim(self._connection))
 
     def read(self, after: JournalRow) -> list[JournalRow]:
-        """Who holds the lease has no more time than for a write: another may be able to read."""
-        self._lease.journal_is_asked()
+        """Read rows; a holder of the lease must finish each page within the time of a lease."""
+        self._lease.journal_request_sent()
         try:
-            return self._reaching(lambda: self._read(after))
+            return self._with_connection(lambda: self._read(after))
         finally:
-            self._lease.journal_has_answered()
+            self._lease.journal_request_answered()
 
     def write(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
-        """As long as the lease lasts it is tried anew, over another connection if need be."""
+        """Write rows; repeat on a new connection until the lease ends."""
         assert self._lease.tenure, "only who holds the lease writes"
-        self._lease.journal_is_asked()
+        self._lease.journal_request_sent()
         try:
-            self._write_at_last(rows, is_whole=is_whole)
+            self._write_until_decided(rows, is_whole=is_whole)
         finally:
-            self._lease.journal_has_answered()
+            self._lease.journal_request_answered()
 
     def complaint(self) -> str:
         return self._trouble or self._lease.trouble
@@ -122,32 +126,35 @@ class PostgresStore:
         return {"tenure": self._lease.tenure, "reconnects": self._reconnect_count}
 
     def interrupt(self) -> None:
-        self._patience.is_over = True
+        self._timeouts.is_interrupted = True
 
     def close(self) -> None:
-        """Give the lease back, so that another need not wait until it runs out."""
+        """Release the lease, so that another broker need not wait until it expires."""
         self._lease.release()
         self._connection.close()
 
-    def _reaching(self, work: Callable[[], Found]) -> Found:
-        """A store out of reach is not a damaged one: who stands by tries again."""
+    def _with_connection(self, work: Callable[[], Found]) -> Found:
+        """Do work on a connection; raise `LinkDown` if the database is unavailable.
+
+        A broker that stands by tries again after `LinkDown`, but not after `StorageFailed`.
+        """
         try:
             if self._connection.closed:
-                self._connect_anew()
+                self._reconnect()
             return work()
         except psycopg.Error as error:
-            self._trouble = words_of(error)
-            if not is_broken(self._connection, error):
+            self._trouble = error_text(error)
+            if not is_unavailable(self._connection, error):
                 raise StorageFailed(f"journal {self} cannot be read: {self._trouble}") from error
             self._connection.close()
-            raise unreached(self._place, error) from error
+            raise unreachable(self._database, error) from error
 
     def _read(self, after: JournalRow) -> list[JournalRow]:
-        """As of one moment: the journal's end is compared with what is there."""
+        """Read rows in one snapshot of the database, and compare them with the journal's end."""
         connection, name = self._connection, str(self)
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            end = connection.execute(_END, (self._place.broker,)).fetchone()
+            end = connection.execute(_END, (self._database.broker,)).fetchone()
             if end is None:
                 raise damaged(name, "it is gone")
             schema, number, checksum, *_ = end
@@ -164,41 +171,41 @@ class PostgresStore:
     def _rows_after(self, number: int) -> Iterator[tuple[int, bytes, bytes]]:
         with self._connection.cursor(binary=True) as cursor:
             for first, last in self._pages_after(number):
-                yield from cursor.execute(_READ, (self._place.broker, first, last))
+                yield from cursor.execute(_READ, (self._database.broker, first, last))
 
     def _pages_after(self, number: int) -> Iterator[tuple[int, int]]:
-        """First and last number of one page of rows after another; each has the time of a lease.
+        """Yield the first and last number of each page of rows; each page has the time of a lease.
 
-        A statement about all rows at once may say nothing for longer: a server that knows little
-        of its table sorts it first. A page is a range of numbers and not a count, so that it is
-        short whatever the server's plan is.
+        One statement about all rows may be silent for longer: a server without statistics sorts the
+        table first. A page is a range of numbers and not a count, so that it is short under any
+        plan.
         """
-        while found := self._connection.execute(_NEXT, (self._place.broker, number)).fetchone():
+        while found := self._connection.execute(_NEXT, (self._database.broker, number)).fetchone():
             (first,) = found
-            number = first + ROWS_AT_ONCE - 1
+            number = first + ROWS_PER_PAGE - 1
             yield first, number
-            self._lease.journal_is_asked()
+            self._lease.journal_request_sent()
 
-    def _write_at_last(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
-        give_up_s = time.monotonic() + self._place.lease_s
+    def _write_until_decided(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
+        give_up_s = time.monotonic() + self._database.lease_s
         is_in_doubt = False
         while True:
             try:
                 if is_in_doubt:
-                    self._connect_anew()
+                    self._reconnect()
                 if not (is_in_doubt and self._is_written(rows[-1])):
                     is_in_doubt = False
                     self._write(rows, is_whole=is_whole)
             except psycopg.Error as error:
-                self._trouble = words_of(error)
-                # While we do not know, no refusal of the server says that nothing is durable.
-                is_in_doubt = is_in_doubt or is_broken(self._connection, error)
+                self._trouble = error_text(error)
+                # After a broken transaction, an error does not prove that nothing is durable.
+                is_in_doubt = is_in_doubt or is_unavailable(self._connection, error)
                 if not is_in_doubt:
                     self._check_end(error)
                     raise StorageFailed(self._trouble) from error
                 if time.monotonic() > give_up_s:
                     self._lease.lose(f"the journal cannot be written: {self._trouble}")
-                    raise Unsettled(self._trouble) from error
+                    raise CommitUnknown(self._trouble) from error
                 time.sleep(RETRY_S)
             else:
                 self._end = rows[-1].number, rows[-1].checksum
@@ -206,61 +213,61 @@ class PostgresStore:
                 return
 
     def _write(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
-        broker, last = self._place.broker, rows[-1]
+        broker, last = self._database.broker, rows[-1]
         connection = self._connection
         with (
-            connection.unwarned() as warnings,
+            connection.warnings_as_errors() as warnings,
             connection.transaction(),
             connection.cursor() as cursor,
         ):
             if is_whole:
                 for first, until in self._pages_after(0):
                     cursor.execute(_DELETE, (broker, first, until))
-            for at in range(0, len(rows), ROWS_AT_ONCE):
-                columns = zip(*rows[at : at + ROWS_AT_ONCE], strict=True)
+            for at in range(0, len(rows), ROWS_PER_PAGE):
+                columns = zip(*rows[at : at + ROWS_PER_PAGE], strict=True)
                 cursor.execute(_INSERT, (broker, *(list(column) for column in columns)))
-                self._lease.journal_is_asked()
+                self._lease.journal_request_sent()
             end = (SCHEMA, last.number, last.checksum)
             cursor.execute(_MOVE_END, (*end, broker, *self._fence(), *self._end))
             if not cursor.rowcount:
-                self._fenced()
-            warnings.clear()  # What counts is said of the commit.
+                self._stop_as_fenced()
+            warnings.clear()  # Only a warning of the commit itself matters.
 
     def _is_written(self, last: JournalRow) -> bool:
-        """Whether a transaction that was broken off was committed; it waits until it is over.
+        """Return whether an interrupted transaction was committed; wait until it has ended.
 
-        To lock the row is a commit of its own, later in the log: where commits wait for copies of
-        the database, the answer says that they have the earlier one too.
+        Locking the row is a later commit of its own: if commits wait for replicas of the database,
+        the answer proves that the replicas have the earlier one too.
         """
-        with self._connection.unwarned():
-            asked = self._connection.execute(f"{_END} FOR UPDATE", (self._place.broker,))
-        found = asked.fetchone()
+        with self._connection.warnings_as_errors():
+            result = self._connection.execute(f"{_END} FOR UPDATE", (self._database.broker,))
+        found = result.fetchone()
         if found is None or found[3:] != self._fence():
-            self._fenced()
+            self._stop_as_fenced()
         return found is not None and found[1:3] == (last.number, last.checksum)
 
     def _check_end(self, error: psycopg.Error) -> None:
-        """What failed may have failed because another writes: then we are not to write."""
+        """Stop if the write failed because another broker writes the journal."""
         if isinstance(error, psycopg.errors.UniqueViolation):
-            self._fenced()
+            self._stop_as_fenced()
         try:
-            found = self._connection.execute(_END, (self._place.broker,)).fetchone()
+            found = self._connection.execute(_END, (self._database.broker,)).fetchone()
         except psycopg.Error:
-            return  # The next write will see.
+            return  # The next write checks it.
         if found is None or found[1:] != (*self._end, *self._fence()):
-            self._fenced()
+            self._stop_as_fenced()
 
     def _fence(self) -> tuple[int, str]:
-        """What stands in the row of the lease while it is ours."""
-        return self._lease.tenure, self._place.holder
+        """Return tenure and holder, as they are in the row of the lease while it is ours."""
+        return self._lease.tenure, self._database.holder
 
-    def _fenced(self) -> None:
+    def _stop_as_fenced(self) -> None:
         self._lease.lose("another broker writes the journal")
         raise StorageFailed("another broker is in charge")
 
-    def _connect_anew(self) -> None:
+    def _reconnect(self) -> None:
         self._connection.close()
-        self._connection = self._place.connect(USE, self._patience)
+        self._connection = self._database.connect(USE, self._timeouts)
         self._reconnect_count += 1
         log.warning("database_reconnected reason=%r", self._trouble)
-        end_sessions(self._connection, self._place.holder, USE)
+        end_sessions(self._connection, self._database.holder, USE)

@@ -1,7 +1,7 @@
-"""Who is in the cloud and what they have: routers, end-points, publications, subscriptions.
+"""State of the cloud: routers, end-points, publications, subscriptions, and their indices.
 
-Plain state with indices for every question that a request asks, so that none of them walks over
-all subscriptions. `effects.py` alone changes what is durable of it.
+There is an index for every question of a request, so that no request walks over all subscriptions.
+Only the modules of `effects` change the durable part.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ Key = TypeVar("Key", int, str)
 Member = TypeVar("Member", int, str)
 
 ALLOTTED_CHANNEL_ID_MIN: Final = 1 << 20
-"""Channels of attachments count from here; those of the broker's file are below."""
+"""First identifier of attachments' channels; those of the broker's file are below."""
 RETIRED_MAX: Final = 65_536
-"""End-points that have left and whose last request is remembered, against replays."""
+"""Bound on the end-points that have left and whose last request is remembered, against replays."""
 
 
 @dataclass(slots=True)
 class Attachment:
-    """An end-point at one edge: a channel up, a channel down, and whether it is there now.
+    """Attachment of an end-point to one edge: a channel up, a channel down, and its state.
 
-    It is doubtful while only the edge's word, given with a new session of its own, says that the
-    end-point's session is still the one that attached.
+    `is_doubtful` is true while only the report of a reconnected edge says that the end-point's
+    session is still the one that attached.
     """
 
     edge: str
@@ -60,7 +60,7 @@ class Attachment:
 
 @dataclass(slots=True)
 class EndPoint:
-    """One process of an end-point, with all that it holds; `public_key` proves its requests."""
+    """One process of an end-point with all that it holds; `public_key` verifies its requests."""
 
     name: str
     incarnation: str
@@ -68,14 +68,14 @@ class EndPoint:
     not_after_s: int
     is_restarted: bool = False
     known_since: int = 0
-    """The request by which this process became known; a later one if it was forgotten between."""
+    """Request by which this process was registered; a later one if it was removed in between."""
     attachments: dict[str, Attachment] = field(default_factory=dict)
     publications: set[str] = field(default_factory=set)
     subscriptions: set[int] = field(default_factory=set)
     patterns: set[int] = field(default_factory=set)
-    book: AnswerCache = field(default_factory=AnswerCache)
+    answer_cache: AnswerCache = field(default_factory=AnswerCache)
     lost_ns: int | None = None
-    """When the last of its sessions was lost; None while there is one."""
+    """Time at which the last of its sessions was lost; None while there is a session."""
 
     @property
     def is_up(self) -> bool:
@@ -85,7 +85,7 @@ class EndPoint:
         return sorted(edge for edge, found in self.attachments.items() if found.is_up)
 
     def edges_usable(self, *, is_receiver: bool = False) -> tuple[str, ...]:
-        """Where paths begin or end: where it is now; while it is away, where it has been."""
+        """Return the edges at which paths begin or end: the connected ones, or else all."""
         if len(self.attachments) == 1:
             ((edge, found),) = self.attachments.items()
             return (edge,) if found.data_port > 0 or not is_receiver else ()
@@ -110,7 +110,7 @@ class Publication:
 
 @dataclass(slots=True)
 class PublicationChange:
-    """A change of period under way; 0 until it is announced from when on the new one holds."""
+    """A change of period under way; `from_ns` is 0 until the change is announced."""
 
     old: StatusVariable
     from_ns: int = 0
@@ -118,9 +118,9 @@ class PublicationChange:
 
 @dataclass(slots=True)
 class Retiring:
-    """How to end what the given generation of a contract has replaced.
+    """Steps that tear down the paths that the given generation of a contract replaced.
 
-    It is held while a change of the publication is under way, which still needs the old.
+    With `is_held` the steps wait for a change of the publication, which still needs the old paths.
     """
 
     generation: int
@@ -131,7 +131,7 @@ class Retiring:
 
 @dataclass(slots=True)
 class Subscription:
-    """A live contract; `troubles` are what keeps it below its grant at the moment."""
+    """A contract in force; `troubles` lists why it is below its grant at the moment."""
 
     record: Subscribed
     variable: StatusVariable
@@ -140,11 +140,11 @@ class Subscription:
     ledger: LedgerEntry | None = None
 
     def keep(self, retiring: Retiring) -> None:
-        """The change that would have replaced something came to nothing."""
+        """Drop the entry of a change that failed."""
         self.retiring = [found for found in self.retiring if found is not retiring]
 
     def retire(self, generation: int, done: Applied, *, with_held: bool = False) -> None:
-        """End all that this generation and those before it have replaced, once that is durable."""
+        """Tear down what this and earlier generations replaced, once the operation is durable."""
         before = self.retiring
         due: list[Retiring] = []
         self.retiring = []
@@ -156,7 +156,7 @@ class Subscription:
 
 
 class Registry:
-    """Every index agrees with the dictionaries of things; identifiers only ever grow."""
+    """State of the cloud; every index agrees with the dictionaries, and identifiers only grow."""
 
     def __init__(self, cloud: str) -> None:
         self.cloud = cloud
@@ -178,20 +178,21 @@ class Registry:
         self.name_tree = NameTree()
         self.subscriptions: dict[int, Subscription] = {}
         self.homeless: dict[int, Subscribed] = {}
-        """Contracts from the journal whose routers or channels the broker's file has lost."""
+        """Contracts from the journal whose routers or channels are no longer in the broker's
+        file."""
         self.patterns: dict[int, PatternHeld] = {}
         self.pattern_tree = NameTree()
         self.catching: dict[tuple[int, str], None] = {}
-        """Patterns, and names (of pattern 0), that are still being matched, in their order."""
+        """Patterns, and names (with pattern 0), whose matching is not complete, in order."""
         self.floods: dict[str, FloodingSet] = {}
-        """How variables, of this cloud or another, flood it; by name."""
-        self.hearing: dict[str, FloodListenerSet] = {}
-        """Who hears all that floods at its edges; by end-point."""
+        """Flooding of variables of this cloud and of others, by name."""
+        self.flood_listeners: dict[str, FloodListenerSet] = {}
+        """End-points that receive all floods of their edges, by name."""
         self.attached_to: dict[str, set[str]] = {}
         self.over_channel: dict[int, set[int]] = {}
         self.through_router: dict[str, set[int]] = {}
         self.foreign: dict[int, Publication] = {}
-        """Variables of other clouds that segments bring here, by their identifiers."""
+        """Variables of other clouds that segments bring here, by identifier."""
         self.tree = ParentState()
 
     # Identifiers.
@@ -244,7 +245,7 @@ class Registry:
         return attachment
 
     def retire(self, name: str, floor: int) -> None:
-        """Remember the last request of an end-point that has left; the oldest makes room."""
+        """Remember the last request of an end-point that has left; drop the oldest entries."""
         self.retired.pop(name, None)
         self.retired[name] = floor
         while len(self.retired) > RETIRED_MAX:
@@ -273,14 +274,14 @@ class Registry:
         return publication
 
     def matching(self, pattern: str, *, after: str = "") -> Iterator[Publication]:
-        """The publications that a pattern stands for, in name order; or those after a name."""
+        """Return the publications that match a pattern, in name order, or those behind a name."""
         return (
             self.publications[self.names[variable_id]]
             for variable_id in self.name_tree.matching(pattern, after=after)
         )
 
     def publication_of(self, record: Subscribed) -> Publication | None:
-        """What a contract takes, of this cloud or of another."""
+        """Return the publication of a contract, of this cloud or of another."""
         if record.foreign is not None:
             return self.foreign.get(record.variable_id)
         return self.publications.get(record.name)
@@ -295,7 +296,7 @@ class Registry:
         record = subscription.record
         self.subscriptions[record.subscription_id] = subscription
         publication = self.publication_of(record)
-        if publication is None:
+        if publication is None:  # The first segment that brings a variable of another cloud.
             publication = Publication(subscription.variable, "")
             self.foreign[record.variable_id] = publication
         publication.subscriptions.add(record.subscription_id)
@@ -318,12 +319,12 @@ class Registry:
         return subscription
 
     def contract(self, subscription_id: int) -> Subscribed | None:
-        """As it is held here, homeless or not."""
+        """Return the record of a contract, with or without paths in the present topology."""
         found = self.subscriptions.get(subscription_id)
         return self.homeless.get(subscription_id) if found is None else found.record
 
     def segments(self) -> Iterator[Subscribed]:
-        """All that is held here of contracts across clouds, homeless or not."""
+        """Yield all segments of contracts across clouds that this cloud holds."""
         for generations in self.tree.segments.values():
             for number in generations.values():
                 record = self.contract(number)
@@ -331,13 +332,13 @@ class Registry:
                     yield record
 
     def contracts_of(self, endpoint: EndPoint) -> set[int]:
-        """All that an end-point has, homeless or not."""
+        """Return the identifiers of all contracts of an end-point."""
         return set[int]().union(*self.contracts_by_pattern(endpoint).values())
 
     def contracts_by_pattern(self, endpoint: EndPoint) -> dict[int, set[int]]:
-        """The same by the pattern that has caught them; those of 0 were asked for by name.
+        """Return the contracts of an end-point by matching pattern; 0 for those requested by name.
 
-        A contract across clouds is one, whatever segments this cloud has of it.
+        A contract across clouds counts once, however many segments this cloud holds of it.
         """
         records = [self.subscriptions[number].record for number in endpoint.subscriptions]
         records += [each for each in self.homeless.values() if each.subscriber == endpoint.name]
@@ -352,7 +353,7 @@ class Registry:
     def replace_record(
         self, subscription: Subscription, record: Subscribed, variable: StatusVariable
     ) -> None:
-        """A live contract changes; the indices follow its paths."""
+        """Replace the record of a contract and update the indices."""
         self._unindex(subscription.record)
         subscription.record = record
         subscription.variable = variable

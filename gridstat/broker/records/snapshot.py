@@ -1,4 +1,4 @@
-"""The whole durable state as the shortest journal that leads to it."""
+"""The whole durable state as the shortest list of operations that builds it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 def snapshot_operations(
     registry: Registry, routers: Mapping[str, Router], channels: Mapping[int, EventChannel]
 ) -> Iterator[Operation]:
-    """Operations in an order that can be replayed; the file's routers and channels are given."""
+    """Yield operations in an order that can be replayed, given the file's routers and channels."""
     yield TermBegan(term=registry.term, journal=registry.journal)
     yield NumbersReached(
         variable_id=registry.variable_id_last,
@@ -73,10 +73,10 @@ def snapshot_operations(
     yield from _asked(registry)
     for _, flooding in sorted(registry.floods.items()):
         yield flooding
-    for _, hearing in sorted(registry.hearing.items()):
+    for _, hearing in sorted(registry.flood_listeners.items()):
         yield hearing
     for name, endpoint in sorted(registry.endpoints.items()):
-        for request_id, body in endpoint.book.durable():
+        for request_id, body in endpoint.answer_cache.durable():
             yield Answered(endpoint=name, request_id=request_id, body=body)
 
 
@@ -95,7 +95,7 @@ def _contracts(registry: Registry) -> Iterator[Operation]:
 
 
 def _moves(subscription: Subscription) -> Iterator[Operation]:
-    """A contract, beginning with the oldest of what is still on the routers for it."""
+    """Yield a contract, beginning with the oldest paths that are still on the routers."""
     records = [*(found.replaced for found in subscription.retiring), subscription.record]
     yield records[0]
     for retiring, record in zip(subscription.retiring, records[1:], strict=True):
@@ -104,7 +104,7 @@ def _moves(subscription: Subscription) -> Iterator[Operation]:
 
 
 def _change(registry: Registry, publication: Publication) -> Iterator[Operation]:
-    """A change of period under way: what was before it, then the change, as it was decided."""
+    """Yield a change of period under way: the state before it, then the change."""
     after: list[Operation] = []
     for number in sorted(publication.subscriptions):
         is_after = not any(found.is_held for found in registry.subscriptions[number].retiring)
@@ -125,7 +125,7 @@ def _change(registry: Registry, publication: Publication) -> Iterator[Operation]
 def _topology(
     registry: Registry, routers: Mapping[str, Router], channels: Mapping[int, EventChannel]
 ) -> Iterator[Operation]:
-    """What was added and removed at run time; channels go before their routers."""
+    """Yield routers and channels added or removed at run time; channels go before their routers."""
     for channel_id in sorted(channels.keys() - registry.channels.keys()):
         yield ChannelRemoved(channel_id=channel_id)
     for name in sorted(routers.keys() - registry.routers.keys()):
@@ -137,7 +137,7 @@ def _topology(
 
 
 def _tree(registry: Registry) -> Iterator[Operation]:
-    """What the parent has said that is needed without it."""
+    """Yield the decisions of the parent that the cloud needs without the parent."""
     tree = registry.tree
     if tree.depth is not None:
         yield ParentJoined(
@@ -153,7 +153,7 @@ def _tree(registry: Registry) -> Iterator[Operation]:
 
 
 def _asked(registry: Registry) -> Iterator[Operation]:
-    """Contracts across clouds, and answers that wait for them."""
+    """Yield contracts across clouds, and the answers that wait for them."""
     for number, found in sorted(registry.tree.asked.items()):
         yield found.record
         if found.granted is not None:
@@ -181,6 +181,6 @@ def _attached(endpoint: EndPoint, attachment: Attachment) -> Attached:
         data_port=attachment.data_port,
         urgent_port=attachment.urgent_port,
         datagram_versions=attachment.datagram_versions,
-        floor=endpoint.book.durable_floor(),
+        floor=endpoint.answer_cache.durable_floor(),
         known_since=endpoint.known_since,
     )

@@ -1,12 +1,12 @@
-"""A journal in a file of its own: SQLite, written ahead and synced in full.
+"""Journal in a file of its own: SQLite with a write-ahead log, fully synced.
 
 SQLite takes a damaged end of its write-ahead log for the end of the log. The head, a small file
-written after each commit, remembers how far the journal reached, so that such a loss is seen too.
+written after each commit, records the last row, so that such a loss is detected too.
 
-offset | size | field of the head, big-endian
-     0 |    8 | number of the last row
-     8 |   16 | checksum of the last row
-    24 |    8 | checksum of the head itself
+  offset | size | field of the head, big-endian
+       0 |    8 | number of the last row
+       8 |   16 | checksum of the last row
+      24 |    8 | checksum of the head itself
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.records.journal_rows import (
     BEGINNING,
     SCHEMA,
+    CommitUnknown,
     JournalRow,
-    Unsettled,
     check_schema,
     checked_rows,
     damaged,
@@ -40,7 +40,7 @@ _INSERTS: Final = tuple(
 )
 _PRIMARY_CODE: Final = 0xFF
 _UNWRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY})
-"""Of a commit that has not reached the end of the log."""
+"""Error codes of a commit that has not reached the end of the log."""
 _HEAD: Final = struct.Struct(">Q16s")
 _HEAD_CHECKSUM_BYTES: Final = 8
 
@@ -48,10 +48,10 @@ log = logging.getLogger(__name__)
 
 
 class SqliteStore:
-    """One broker a file; the lock goes with the process, also with a killed one.
+    """Journal file of one broker; the lock ends with the process, also if it is killed.
 
-    One that may be older than its head was restored from a copy, or begins anew, and somebody has
-    said so.
+    `may_be_older` accepts a journal that is older than its head: restored from a copy, or begun
+    again, as the operator has confirmed.
     """
 
     def __init__(self, path: Path, *, may_be_older: bool = False) -> None:
@@ -77,7 +77,7 @@ class SqliteStore:
             rows = checked_rows(found, after, journal=str(self))
         except sqlite3.Error as error:
             raise StorageFailed(f"journal {self} cannot be read: {error}") from error
-        self._compare(rows[-1] if rows else after)
+        self._compare_with_head(rows[-1] if rows else after)
         return rows
 
     def write(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
@@ -98,10 +98,10 @@ class SqliteStore:
         try:
             self._head.write(rows[-1])
         except OSError:
-            self._head_failure_count += 1  # The commit stands; an older head tells no lie.
+            self._head_failure_count += 1  # The commit stands; an older head is still correct.
 
     def limit(self, bytes_max: int) -> None:
-        """Let the file grow no further than this; a write that would fails as on a full disk."""
+        """Limit the size of the file; a write beyond it fails as on a full disk."""
         (page_bytes,) = self._database.execute("PRAGMA page_size").fetchone()
         self._database.execute(f"PRAGMA max_page_count={max(1, bytes_max // page_bytes)}")
 
@@ -112,21 +112,21 @@ class SqliteStore:
         return {"head_failures": self._head_failure_count}
 
     def interrupt(self) -> None:
-        """A file is read at once, or not at all."""
+        """Do nothing: reading a file does not wait."""
 
     def close(self) -> None:
-        """Fold the log into the file, and let go of it."""
+        """Merge the log into the file and close it."""
         self._database.close()
         self._head.close()
 
-    def _compare(self, last: JournalRow) -> None:
+    def _compare_with_head(self, last: JournalRow) -> None:
         try:
             self._head.compare(last)
         except StorageFailed as error:
             if not self._may_be_older:
                 raise
             log.warning("older_journal_taken reason=%r", error.args[0])
-            self._head.begin_anew(last)
+            self._head.reset(last)
 
     def _open(self) -> tuple[sqlite3.Connection, JournalHead]:
         try:
@@ -163,7 +163,7 @@ class SqliteStore:
 
 
 class JournalHead:
-    """A file beside the journal that always lags behind it, if at all."""
+    """File beside the journal that records its last row; it is never ahead of the journal."""
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal
@@ -171,12 +171,13 @@ class JournalHead:
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def write(self, last: JournalRow) -> None:
-        """Not synced: a power cut may leave an older head, which still tells no lie."""
+        """Write the head without sync: a power cut may leave an older head, which is still
+        correct."""
         head = _HEAD.pack(last.number, last.checksum)
-        os.pwrite(self._file, head + _check(head), 0)
+        os.pwrite(self._file, head + _head_checksum(head), 0)
 
-    def begin_anew(self, last: JournalRow) -> None:
-        """Synced: an older head would know of rows that are gone."""
+    def reset(self, last: JournalRow) -> None:
+        """Write and sync the head: an older one would refer to rows that are gone."""
         try:
             self.write(last)
             os.fsync(self._file)
@@ -187,8 +188,8 @@ class JournalHead:
         """Raise `StorageFailed` if the journal ends before the head does."""
         found = os.pread(self._file, _HEAD.size + _HEAD_CHECKSUM_BYTES, 0)
         head, check = found[: _HEAD.size], found[_HEAD.size :]
-        if len(head) < _HEAD.size or check != _check(head):
-            return  # New, or torn by a power cut: the journal speaks for itself.
+        if len(head) < _HEAD.size or check != _head_checksum(head):
+            return  # New, or torn by a power cut: there is nothing to compare with.
         number, checksum = _HEAD.unpack(head)
         if number > last.number:
             raise self._damaged(f"rows {last.number + 1} to {number} are missing")
@@ -218,15 +219,15 @@ def _create(database: sqlite3.Connection) -> None:
 
 
 def _raise_schema(database: sqlite3.Connection) -> None:
-    """With the first rows of this release, in one transaction: an older one reads them no more."""
+    """Raise the schema with the first rows of this release: older releases cannot read them."""
     database.execute(f"PRAGMA user_version={SCHEMA}")
 
 
 def _insert(database: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
-    """Write rows, many of them in one statement.
+    """Insert rows, many in one statement.
 
-    Each statement lets go of the interpreter and then waits for it, beside an event loop that is
-    busy for milliseconds, so a statement for each row would be most of a commit's time.
+    Each statement releases the interpreter lock and waits for it again, beside an event loop that
+    is busy for milliseconds; one statement per row would take most of a commit's time.
     """
     at = 0
     for size, statement in _INSERTS:
@@ -237,11 +238,11 @@ def _insert(database: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
 
 
 def _commit(database: sqlite3.Connection) -> None:
-    """Raises `Unsettled` unless it is known that nothing was committed.
+    """Commit; raise `CommitUnknown` unless it is known that nothing was committed.
 
-    Where the log cannot be synced, all of it may be there after a crash all the same. Where it
-    cannot be written, as on a full disk or beyond a limit on files, its end is missing, which is
-    what commits it.
+    If the log cannot be synced, all of it may still be there after a crash. If it cannot be
+    written, as on a full disk or beyond a file size limit, its end is missing, and only the end
+    commits it.
     """
     try:
         database.execute("COMMIT")
@@ -249,8 +250,8 @@ def _commit(database: sqlite3.Connection) -> None:
         code = getattr(error, "sqlite_errorcode", 0)
         if code & _PRIMARY_CODE in _UNWRITTEN or code == sqlite3.SQLITE_IOERR_WRITE:
             raise
-        raise Unsettled(f"the journal may have been written, or not: {error}") from error
+        raise CommitUnknown(f"the journal may have been written, or not: {error}") from error
 
 
-def _check(head: bytes) -> bytes:
+def _head_checksum(head: bytes) -> bytes:
     return blake2b(head, digest_size=_HEAD_CHECKSUM_BYTES).digest()

@@ -11,6 +11,7 @@ from gridstat.net.command.endpoint_messages import (
     ChangeSubscription,
     Detach,
     FindVariables,
+    ListenToFloods,
     Publish,
     ReportLedger,
     ResolveName,
@@ -18,7 +19,6 @@ from gridstat.net.command.endpoint_messages import (
     Unpublish,
     Unsubscribe,
 )
-from gridstat.net.command.flooding_messages import ListenToFloods
 
 if TYPE_CHECKING:
     from collections.abc import Callable

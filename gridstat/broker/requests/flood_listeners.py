@@ -12,7 +12,7 @@ from gridstat.net.command.endpoint_messages import FoundOutcome
 if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.requests.request_intake import Request, RequestIntake
-    from gridstat.net.command.flooding_messages import ListenToFloods
+    from gridstat.net.command.endpoint_messages import ListenToFloods
 
 HEARING_MAX: Final = 64
 """End-points of one cloud that hear all that floods."""
@@ -30,7 +30,7 @@ class FloodListeners:
     def hear(self, request: Request, command: ListenToFloods) -> None:
         registry = self._context.registry
         endpoint = registry.endpoints[request.endpoint]
-        before = registry.hearing.get(endpoint.name)
+        before = registry.flood_listeners.get(endpoint.name)
         ports = command.data_port, command.urgent_port
         check_ports(ports, of=endpoint.name)
         edges = [edge for edge, found in endpoint.attachments.items() if found.host]
@@ -39,7 +39,7 @@ class FloodListeners:
                 f"{endpoint.name} names no place at which it could hear anything",
                 hint="attach with a host, and name both ports of a receiver",
             )
-        if any(ports) and before is None and len(registry.hearing) >= HEARING_MAX:
+        if any(ports) and before is None and len(registry.flood_listeners) >= HEARING_MAX:
             raise QuotaReached(f"{HEARING_MAX} end-points hear all that floods already")
         known = {} if before is None else before.channels
         wanted = sorted(edges) if all(ports) else []
@@ -59,7 +59,7 @@ class FloodListeners:
             self._requests.commit(request, [after], lambda _: self._answer(request))
 
     def _check_edge(self, edge: str) -> None:
-        hearing = self._context.registry.hearing
+        hearing = self._context.registry.flood_listeners
         names = sorted(name for name, found in hearing.items() if edge in found.channels)
         if len(names) >= EDGE_HEARING_MAX:
             raise QuotaReached(

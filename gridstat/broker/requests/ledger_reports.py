@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX
+from gridstat.net.command.endpoint_messages import LEDGER_PATHS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def _left(told: Sequence[PathEntry], before: Sequence[PathEntry]) -> list[PathEn
     left = [
         msgspec.structs.replace(path, is_open=False) for path in before if _key(path) not in now
     ]
-    return left[: PATHS_TOLD_MAX - len(told)]
+    return left[: LEDGER_PATHS_MAX - len(told)]
 
 
 def _is_plausible(paths: Sequence[PathEntry]) -> bool:

@@ -119,7 +119,7 @@ class PatternMatching:
     def _pairs(self, pattern_id: int, name: str) -> list[tuple[int, str]]:
         registry = self._context.registry
         if not pattern_id:
-            return [(number, name) for number in registry.pattern_tree.answering(name)]
+            return [(number, name) for number in registry.pattern_tree.matching_patterns(name)]
         held = registry.patterns.get(pattern_id)
         if held is None:
             return []

@@ -24,7 +24,7 @@ from gridstat.model.identifiers import VariableId
 from gridstat.net.command.endpoint_messages import DoneOutcome, PublishedOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
@@ -45,7 +45,9 @@ class Numbers(Protocol):
 
     def is_short_of(self, count: int) -> bool: ...
 
-    def hold(self, request: Request, command: Publish) -> None: ...
+    def hold(
+        self, request: Request, command: Publish, publish: Callable[[Request, Publish], None]
+    ) -> None: ...
 
 
 class Publications:
@@ -72,7 +74,7 @@ class Publications:
             one for one in command.publications if one.variable.name not in registry.publications
         ]
         if self._numbers.is_short_of(len(new)):
-            self._numbers.hold(request, command)
+            self._numbers.hold(request, command, self.publish)
             return
         applied, ending = Applied(), Ending()
         operations: list[Operation] = []
@@ -204,7 +206,7 @@ class Publications:
         having = {
             registry.subscriptions[number].record.pattern_id for number in publication.subscriptions
         }
-        answering = registry.pattern_tree.answering(variable.name)
+        answering = registry.pattern_tree.matching_patterns(variable.name)
         missing = [pattern_id for pattern_id in answering if pattern_id not in having]
         for pattern_id in missing[:room]:
             held = registry.patterns[pattern_id]

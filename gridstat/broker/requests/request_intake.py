@@ -28,6 +28,7 @@ from gridstat.net.command.endpoint_messages import (
     Detach,
     DoneOutcome,
     FindVariables,
+    ListenToFloods,
     ReportLedger,
     ResolveName,
     Subscribe,
@@ -37,7 +38,6 @@ from gridstat.net.command.endpoint_signatures import (
     check_request_id,
     signed_bytes,
 )
-from gridstat.net.command.flooding_messages import ListenToFloods
 from gridstat.net.command.frames import decode_command
 from gridstat.net.command.router_messages import Return
 
@@ -160,7 +160,7 @@ class RequestIntake:
         endpoint = self._context.registry.endpoints.get(request.endpoint)
         if request.is_enquiry or endpoint is None:
             if endpoint is not None and len(body) <= ENQUIRY_BYTES_MAX:
-                endpoint.book.put(request.request_id, body)
+                endpoint.answer_cache.put(request.request_id, body)
             self.send(request, body)
             return
         answered = Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
@@ -260,12 +260,12 @@ class RequestIntake:
         endpoint = registry.endpoints.get(forward.endpoint)
         floor = registry.retired.get(forward.endpoint, 0)
         if endpoint is not None:
-            body = endpoint.book.held.get(forward.request_id)
+            body = endpoint.answer_cache.held.get(forward.request_id)
             if body is not None:
                 return body
             if (forward.endpoint, forward.request_id) in registry.tree.begun:
                 return None  # Its answer has begun, before the broker's last start.
-            floor = endpoint.book.floor
+            floor = endpoint.answer_cache.floor
         if forward.request_id <= floor:
             raise NotAuthorised(
                 f"rule replay: request {forward.request_id} of {forward.endpoint} is older than "

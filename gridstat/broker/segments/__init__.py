@@ -1,5 +1,6 @@
-"""The cloud as a part of a tree: what a leaf broker says to its parent, and does for it.
+"""The cloud as part of a tree of clouds: messages of a leaf broker to and from its parent.
 
-Start at `segment_desk.py`, which hears the parent. `asking.py` is the way of a subscription to a
-variable of another cloud, `reserving.py` what a parent asks of this one.
+Start at `parent_dispatcher.py`, which receives the parent's messages. `remote_contracts.py`
+requests contracts with variables of other clouds; `segment_reservations.py` reserves, commits and
+releases the segments that a parent requests of this cloud.
 """

@@ -1,7 +1,7 @@
-"""Crossings: how far it is between the borders that a parent wants to hear of, and what is free.
+"""Search for the abstract links between the wanted borders, and for traps.
 
-Those from a few borders are looked for at a time: in a large cloud with many of them one look takes
-longer than anybody should wait for the broker.
+A search handles a few borders at a time: a complete search in a large cloud takes longer than other
+requests should wait.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.resources import Resources
     from gridstat.broker.segments.cloud_distances import CloudDistances
 
-BORDERS_A_TURN: Final = 8
-"""In a cloud of 400 routers the ways from one border take a millisecond."""
-WORTH_TELLING: Final = 10
-"""A change of a tenth of what was told before is worth telling."""
+BORDERS_PER_STEP: Final = 8
+"""Borders searched in one step; in a cloud of 400 routers one border takes a millisecond."""
+REPORTED_CHANGE_SHARE: Final = 10
+"""A change by more than a tenth of the reported value is reported."""
 
-Crossings: TypeAlias = dict[tuple[str, str], AbstractLink]
+AbstractLinks: TypeAlias = dict[tuple[str, str], AbstractLink]
 
 
 class AbstractLinkSearch:
-    """`known` are the abstract_links of the last look that came to its end."""
+    """Finds the links between borders; `known` holds the result of the last complete search."""
 
-    def __init__(self, ways: CloudDistances) -> None:
-        self._ways = ways
-        self.known: Crossings = {}
+    def __init__(self, distances: CloudDistances) -> None:
+        self._distances = distances
+        self.known: AbstractLinks = {}
         self.version = -1
-        """That of the topology when the last look began."""
+        """Version of the topology when the last search began."""
         self._borders: tuple[str, ...] = ()
         self._left: deque[str] = deque()
-        self._found: Crossings = {}
+        self._found: AbstractLinks = {}
 
     @property
     def is_under_way(self) -> bool:
@@ -44,27 +44,27 @@ class AbstractLinkSearch:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether more than loads has changed since."""
-        return self.version != self._ways.version
+        """True if the topology has changed since the last search began."""
+        return self.version != self._distances.version
 
     def begin(self, borders: tuple[str, ...]) -> None:
-        """Look anew, at what is the case now."""
-        self._ways.forget()
-        self.version = self._ways.version
+        """Start a search from the present state."""
+        self._distances.clear_cache()
+        self.version = self._distances.version
         self._borders = borders
         self._left = deque(borders)
         self._found = {}
 
-    def look(self, now_ns: int) -> bool:
-        """Look at some more; whether there are others left."""
-        for _ in range(min(BORDERS_A_TURN, len(self._left))):
-            self._look_from(self._left.popleft(), now_ns)
+    def search_some(self, now_ns: int) -> bool:
+        """Search from a few more borders; return whether others are left."""
+        for _ in range(min(BORDERS_PER_STEP, len(self._left))):
+            self._search_from(self._left.popleft(), now_ns)
         if not self._left:
             self.known = self._found
         return bool(self._left)
 
-    def _look_from(self, start: str, now_ns: int) -> None:
-        reach = self._ways.reach((start,), now_ns)
+    def _search_from(self, start: str, now_ns: int) -> None:
+        reach = self._distances.reach((start,), now_ns)
         for end in self._borders:
             if end != start and end in reach:
                 free_bytes = reach[end].free_bytes_per_s
@@ -77,91 +77,93 @@ class AbstractLinkSearch:
                 )
 
 
-def are_alike(before: Crossings, now: Crossings) -> bool:
-    """Whether none of them has changed by enough to be told."""
-    return before.keys() == now.keys() and not any(_has_moved(before[key], now[key]) for key in now)
+def are_alike(before: AbstractLinks, now: AbstractLinks) -> bool:
+    """Return whether no link has changed by enough to be reported."""
+    return before.keys() == now.keys() and not any(
+        _has_changed(before[key], now[key]) for key in now
+    )
 
 
-def _has_moved(before: AbstractLink, now: AbstractLink) -> bool:
+def _has_changed(before: AbstractLink, now: AbstractLink) -> bool:
     amounts = (
         (before.latency_us, now.latency_us),
         (_free(before.free_bytes_per_s), _free(now.free_bytes_per_s)),
         (_free(before.free_events_per_s), _free(now.free_events_per_s)),
     )
-    return any(abs(new - old) * WORTH_TELLING > max(old, 1) for old, new in amounts)
+    return any(abs(new - old) * REPORTED_CHANGE_SHARE > max(old, 1) for old, new in amounts)
 
 
 def _free(amounts: dict[int, int] | None) -> int:
     return -1 if amounts is None else amounts.get(0, 0)
 
 
-# Traps: pairs of entries and pairs of exits that no two disjoint ways through the cloud join.
+# Traps: pairs of entries and pairs of exits that no two disjoint paths through the cloud join.
 #
-# Traps are searched for a few at a time, since a cloud has most to do for others just when
-# something in it has failed. Pairs whose ways still stand are not searched again.
+# Traps are searched a few pairs at a time, since a failure in the cloud that starts a search also
+# starts recovery. Pairs whose disjoint paths still work are not searched again.
 
 BORDERS_MAX: Final = 8
-"""For more borders than that the parent finds out by asking."""
-SEARCHES_A_TURN: Final = 4
-"""In a cloud of 400 routers a search takes two milliseconds."""
+"""Borders up to which traps are searched; with more, the parent finds traps by refusals."""
+SEARCHES_PER_STEP: Final = 4
+"""Pairs searched in one step; in a cloud of 400 routers one search takes two milliseconds."""
 PAUSE_NS: Final = 10_000_000
-"""Between some searches and the next, for all who wait for the broker meanwhile."""
+"""Pause between two steps, in which the broker serves others."""
 
 Ends = tuple[str, str]
 
 
-class _Ways(NamedTuple):
-    """What two disjoint ways lead over; of nothing, where a search ended without a verdict."""
+class _DisjointPaths(NamedTuple):
+    """Channels and routers of two disjoint paths; empty if the search ended undecided."""
 
     channel_ids: frozenset[int]
     routers: frozenset[str]
 
 
 class TrapSearch:
-    """`known` are the traps of the last search that came to its end."""
+    """Finds traps; `known` holds the result of the last complete search."""
 
     def __init__(self) -> None:
         self.known: tuple[Trap, ...] = ()
         self.searches = 0
-        self._seen: tuple[tuple[str, ...], int] = ((), -1)
+        self._searched_for: tuple[tuple[str, ...], int] = ((), -1)
         self._pairs: list[tuple[Ends, Ends]] = []
         self._left: deque[tuple[Ends, Ends]] = deque()
-        self._ways: dict[tuple[Ends, Ends], _Ways] = {}
+        self._found_paths: dict[tuple[Ends, Ends], _DisjointPaths] = {}
 
-    def look(self, resources: Resources, borders: tuple[str, ...]) -> bool:
-        """Search some pairs; whether there are more to search."""
-        if self._seen != (borders, resources.topology_version):
+    def search_some(self, resources: Resources, borders: tuple[str, ...]) -> bool:
+        """Search a few pairs; return whether others are left."""
+        if self._searched_for != (borders, resources.topology_version):
             self._begin(resources, borders)
-        for _ in range(min(SEARCHES_A_TURN, len(self._left))):
+        for _ in range(min(SEARCHES_PER_STEP, len(self._left))):
             pair = self._left.popleft()
-            ways = _two_ways(resources, *pair)
+            paths = _find_disjoint_paths(resources, *pair)
             self.searches += 1
-            if ways is not None:
-                self._ways[pair] = ways
+            if paths is not None:
+                self._found_paths[pair] = paths
         if not self._left:
             self.known = tuple(
                 Trap(entries=entries, exits=exits)
                 for entries, exits in self._pairs
-                if (entries, exits) not in self._ways
+                if (entries, exits) not in self._found_paths
             )
         return bool(self._left)
 
     def _begin(self, resources: Resources, borders: tuple[str, ...]) -> None:
-        if self._seen[0] != borders:
+        if self._searched_for[0] != borders:
             self.known = ()
-        self._seen = (borders, resources.topology_version)
+        self._searched_for = (borders, resources.topology_version)
         self._pairs = _pairs(borders)
-        there = resources.channels.keys() - resources.unusable_channels()
+        usable = resources.channels.keys() - resources.unusable_channels()
         down = resources.down_routers()
-        self._ways = {
-            pair: ways
+        self._found_paths = {
+            pair: paths
             for pair in self._pairs
-            if (ways := self._ways.get(pair)) is not None
-            and ways.channel_ids
-            and ways.channel_ids <= there
-            and not ways.routers & down
+            if (paths := self._found_paths.get(pair)) is not None
+            and paths.channel_ids
+            and paths.channel_ids <= usable
+            and not paths.routers & down
         }
-        self._left = deque(pair for pair in self._pairs if pair not in self._ways)
+        self._left = deque(pair for pair in self._pairs if pair not in self._found_paths)
 
 
 def _pairs(borders: tuple[str, ...]) -> list[tuple[Ends, Ends]]:
@@ -174,7 +176,7 @@ def _pairs(borders: tuple[str, ...]) -> list[tuple[Ends, Ends]]:
     ]
 
 
-def _two_ways(resources: Resources, entries: Ends, exits: Ends) -> _Ways | None:
+def _find_disjoint_paths(resources: Resources, entries: Ends, exits: Ends) -> _DisjointPaths | None:
     answer = disjoint_paths(
         resources.graph(),
         entries,
@@ -182,17 +184,17 @@ def _two_ways(resources: Resources, entries: Ends, exits: Ends) -> _Ways | None:
         (LATENCY_US_MAX, LATENCY_US_MAX),
         excluded_channels=resources.unusable_channels(),
         excluded_routers=resources.down_routers(),
-        clock=_standing,
+        clock=_stopped_clock,
     )
     if isinstance(answer, NotFound) and answer.reason == "budget":
-        return _Ways(frozenset(), frozenset())
+        return _DisjointPaths(frozenset(), frozenset())
     if not isinstance(answer, Found) or answer.shares_edge:
         return None
-    return _Ways(
+    return _DisjointPaths(
         frozenset(number for path in answer.paths for number in path.channel_ids),
         frozenset(router for path in answer.paths for router in path.routers),
     )
 
 
-def _standing() -> float:
+def _stopped_clock() -> float:
     return 0.0

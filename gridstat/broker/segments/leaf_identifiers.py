@@ -1,7 +1,11 @@
-"""Identifiers of variables: counted up by a cloud that stands alone, leased by one with a parent.
+"""Identifiers of variables: counted up in a cloud without a parent, else leased in blocks.
 
-A parent answers the same question always with the same block, so a question that was lost is asked
-again. Publications for which there is no identifier wait for one.
+States of a lease: none, requested (AskNumbers sent), stored (NumbersLeased received and durable).
+The broker requests the next block when less than a quarter is left, or when publications wait. The
+parent answers a repeated request number with the same block, so the broker repeats an unanswered
+request after each join, and after `retry_after_ns` if the disk was full. Publications without an
+identifier wait in memory; after a restart their end-points repeat them. Blocks are in the journal;
+after a restart, unused identifiers rest for the whole quarantine again.
 """
 
 from __future__ import annotations
@@ -28,43 +32,43 @@ if TYPE_CHECKING:
     from gridstat.net.command.tree_messages import NumbersLeased
 
 NUMBERS_TIMER: Final = "numbers"
-HELD_MAX: Final = 1_024
+WAITING_MAX: Final = 1_024
 LOW_SHARE: Final = 4
-"""Below a fourth of a block the next one is asked for."""
+"""The next block is requested when less than a fourth of one is left."""
 
 Process: TypeAlias = tuple[str, int]
-"""The incarnation of an end-point, and the request by which it became known."""
+"""Incarnation of an end-point, and the request by which it was registered."""
 
 
-class _Held(NamedTuple):
-    """A publication that waits for a block, and the process that wants it."""
+class _WaitingPublication(NamedTuple):
+    """A publication that waits for a block, and the process that requested it."""
 
     request: Request
     command: Publish
     process: Process
+    publish: Callable[[Request, Publish], None]
 
 
 class LeafIdentifiers:
-    """`_held` are publications that wait for a block, in their order.
+    """Gives out identifiers; `_waiting` holds publications that wait for a block, in order.
 
-    `_open` is the question that the parent has not answered yet, and for how many it asks.
-    Quarantine is measured by the steady clock: a step of the other must not end it.
+    `_pending_request` is the number and size of the unanswered request. The quarantine is measured
+    by the steady clock, which never jumps.
     """
 
     def __init__(
-        self, context: BrokerContext, requests: RequestIntake, link: ParentSession
+        self, context: BrokerContext, requests: RequestIntake, session: ParentSession
     ) -> None:
         self._context = context
         self._requests = requests
-        self._link = link
+        self._session = session
         self._pool = IdentifierPool(context.settings.quarantine_ns)
-        self._held: deque[_Held] = deque()
-        self._open = (0, 0)
+        self._waiting: deque[_WaitingPublication] = deque()
+        self._pending_request = (0, 0)
         self._is_exhausted = False
-        self.publish: Callable[[Request, Publish], None] = _nobody
 
     def resume(self) -> None:
-        """After a start: what is not in use begins to rest now, since nobody knows since when."""
+        """Restore the pool after a start; the quarantine of all unused identifiers begins now."""
         registry, tree = self._context.registry, self._context.registry.tree
         if tree.numbers_used:
             self._pool.lease(1, tree.numbers_used)
@@ -75,100 +79,102 @@ class LeafIdentifiers:
         used = registry.names.keys() | old
         self._pool.resume(used, registry.variable_id_last, self._context.now_ns)
 
-    # What publications need.
+    # Requests of publications.
 
     def take(self) -> int:
         registry = self._context.registry
         if not self._context.settings.parent:
             if registry.variable_id_last >= U32_MAX:
-                raise LimitReached("the cloud has given out all identifiers of variables")
+                raise LimitReached("the cloud has assigned all identifiers of variables")
             return registry.next_variable_id()
         number = self._pool.take(self._context.now_ns)
         if number is None:
             raise LimitReached(
                 "the cloud has no identifier left for another variable at the moment",
-                hint="ask again when its parent has given it more",
+                hint="try again when its parent has leased more",
             )
-        self.ask_if_low()
+        self.request_if_low()
         return number
 
     def is_short_of(self, count: int) -> bool:
-        """Whether so many can only be given once the parent has given more."""
+        """Return whether the parent must lease more before this many can be given."""
         if not self._context.settings.parent or not count or self._is_exhausted:
             return False
         return self._pool.fresh() + self._pool.rested(self._context.now_ns, count) < count
 
-    def hold(self, request: Request, command: Publish) -> None:
-        """Publish when there are identifiers; raises if too many wait already."""
-        if len(self._held) >= HELD_MAX:
+    def hold(
+        self, request: Request, command: Publish, publish: Callable[[Request, Publish], None]
+    ) -> None:
+        """Call `publish` when there are identifiers; raise if too many publications wait."""
+        if len(self._waiting) >= WAITING_MAX:
             raise QuotaReached(
                 "too many publications wait for identifiers of variables",
-                hint="the parent has to give some; see whether the cloud has joined it",
+                hint="the parent leases them; check that the cloud has joined it",
             )
         process = _process_of(self._context.registry.endpoints.get(request.endpoint))
-        self._held.append(_Held(request, command, process))
-        self.ask_if_low()
+        self._waiting.append(_WaitingPublication(request, command, process, publish))
+        self.request_if_low()
 
     def free(self, number: int) -> None:
-        """A variable is gone, and no other has its number."""
+        """Return the identifier of a removed variable to the pool."""
         if number not in self._context.registry.names:
             self._pool.give_back(number, self._context.now_ns)
 
-    # The talk with the parent.
+    # Messages to and from the parent.
 
-    def ask_again(self) -> None:
-        """What was asked before may be lost: the session is new, or the disk had no room."""
-        self._open = (0, 0)
-        self.ask_if_low()
+    def request_again(self) -> None:
+        """Request again, since the session is new or the disk was full."""
+        self._pending_request = (0, 0)
+        self.request_if_low()
 
-    def ask_if_low(self) -> None:
-        at_once = self._context.settings.numbers_at_once
-        wanted = sum(len(held.command.publications) for held in self._held)
-        if self._pool.fresh() < max(wanted, at_once // LOW_SHARE, 1):
-            question = len(self._context.registry.tree.blocks) + 1, max(at_once, wanted)
-            if question != self._open:
-                self._open = question
-                request, count = question
-                self._link.tell(AskNumbers(term=self._link.term, request=request, count=count))
+    def request_if_low(self) -> None:
+        block_size = self._context.settings.numbers_at_once
+        wanted = sum(len(waiting.command.publications) for waiting in self._waiting)
+        if self._pool.fresh() < max(wanted, block_size // LOW_SHARE, 1):
+            request = len(self._context.registry.tree.blocks) + 1
+            count = max(block_size, wanted)
+            if (request, count) != self._pending_request:
+                self._pending_request = request, count
+                self._session.send(
+                    AskNumbers(term=self._session.term, request=request, count=count)
+                )
 
-    def leased(self, word: NumbersLeased) -> None:
-        if word.request != len(self._context.registry.tree.blocks) + 1:
-            return  # Said again; it is known.
-        if word.count < 1 or word.first < 1 or word.first + word.count - 1 > U32_MAX:
+    def leased(self, message: NumbersLeased) -> None:
+        if message.request != len(self._context.registry.tree.blocks) + 1:
+            return  # Repeated; the block is already stored.
+        # A block out of range means that the tree has none left: waiting publications are refused.
+        if message.count < 1 or message.first < 1 or message.first + message.count - 1 > U32_MAX:
             self._is_exhausted = True
-            self._open = (0, 0)
-            self._context.note("numbers_exhausted", request=word.request)
-            self._publish_held()
+            self._pending_request = (0, 0)
+            self._context.note("numbers_exhausted", request=message.request)
+            self._publish_waiting()
             return
         self._is_exhausted = False
-        allotted = NumbersAllotted(first=word.first, count=word.count)
-        self._context.commit([allotted], partial(self._leased, allotted), self._later)
+        allotted = NumbersAllotted(first=message.first, count=message.count)
+        self._context.commit([allotted], partial(self._leased, allotted), self._retry_later)
 
     def _leased(self, allotted: NumbersAllotted, _: Applied) -> None:
         self._pool.lease(allotted.first, allotted.count)
-        self._publish_held()
-        self.ask_if_low()
+        self._publish_waiting()
+        self.request_if_low()
 
-    def _publish_held(self) -> None:
-        held, self._held = self._held, deque()
-        for request, command, process in held:
+    def _publish_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for request, command, process, publish in waiting:
             endpoint = self._context.registry.endpoints.get(request.endpoint)
             try:
+                # A restarted end-point does not know of the request of its former process.
                 if endpoint is None or _process_of(endpoint) != process:
                     raise ShuttingDown(f"{request.endpoint} has left before this was done")
-                self.publish(request, command)
+                publish(request, command)
             except GridStatError as error:
                 self._requests.refuse(request, error)
 
-    def _later(self, _: str) -> None:
-        """The disk is full."""
+    def _retry_later(self, _: str) -> None:
+        """Request again later, because the disk is full."""
         self._context.set_timer(NUMBERS_TIMER, self._context.settings.retry_after_ns)
 
 
 def _process_of(endpoint: EndPoint | None) -> Process:
-    """One that has left and comes again is another, also by the same incarnation."""
+    """Return the process of an end-point; one that left and attached again counts as another."""
     return ("", 0) if endpoint is None else (endpoint.incarnation, endpoint.known_since)
-
-
-def _nobody(request: Request, command: Publish) -> None:
-    """Nobody publishes yet."""

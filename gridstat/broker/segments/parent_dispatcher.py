@@ -1,6 +1,10 @@
-"""Hears the parent, and tells it at the end of each turn what has become durable in it.
+"""Dispatches the messages of the parent, and reports durable changes to it after each unit of work.
 
-A cloud without a parent has this context too; nobody ever speaks to it then.
+A message of the parent is checked for its term, dropped before the join, and given to the component
+in the table of handlers. An exception in a handler abandons the unit of work and ends the session,
+while the cloud is served on. After each join all components send their state again, in the order
+borders, held segments, identifiers, contracts, patterns. A restart restores the components from the
+registry (`resume`). A cloud without a parent has a dispatcher too, which never receives a message.
 """
 
 from __future__ import annotations
@@ -53,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class ParentDispatcher:
-    """All that this cloud is in a tree of clouds."""
+    """Owns the components that connect this cloud to a tree of clouds."""
 
     def __init__(
         self,
@@ -64,135 +68,140 @@ class ParentDispatcher:
         notices: Notices,
     ) -> None:
         self._context = context
-        self.link = ParentSession(context)
-        ways = CloudDistances(context.reservations.resources)
-        self.borders = LeafBorders(context, self.link, health, ways)
-        self.asking = RemoteContracts(context, requests, grants, notices, self.link, self.borders)
-        self.numbers = LeafIdentifiers(context, requests, self.link)
-        self.reserving = SegmentReservations(context, self.link, health)
-        self._watching = PatternWatches(context, self.link, self.asking)
-        self.words: dict[type[TreeMessageBase], Callable[[Any], None]] = {
+        self.session = ParentSession(context)
+        distances = CloudDistances(context.reservations.resources)
+        self.borders = LeafBorders(context, self.session, health, distances)
+        self.contracts = RemoteContracts(
+            context, requests, grants, notices, self.session, self.borders
+        )
+        self.identifiers = LeafIdentifiers(context, requests, self.session)
+        self.segments = SegmentReservations(context, self.session, health)
+        self._watches = PatternWatches(context, self.session, self.contracts)
+        self.handlers: dict[type[TreeMessageBase], Callable[[Any], None]] = {
             WantBorders: self.borders.want,
             OpenBorder: self.borders.open,
             CloseBorder: self.borders.close,
             Lookup: self._look_up,
-            Reserve: self.reserving.reserve,
-            Commit: self.reserving.commit,
-            Release: self.reserving.release,
-            ContractGranted: self.asking.granted,
-            ContractRefused: self.asking.refused,
-            ContractEnded: self.asking.ended,
-            NumbersLeased: self.numbers.leased,
-            WatchNames: self._watching.begin,
-            EndWatch: self._watching.end,
-            NamesFound: self._watching.found,
+            Reserve: self.segments.reserve,
+            Commit: self.segments.commit,
+            Release: self.segments.release,
+            ContractGranted: self.contracts.granted,
+            ContractRefused: self.contracts.refused,
+            ContractEnded: self.contracts.ended,
+            NumbersLeased: self.identifiers.leased,
+            WatchNames: self._watches.begin,
+            EndWatch: self._watches.end,
+            NamesFound: self._watches.found,
         }
 
     def is_parent(self, peer: str) -> bool:
-        return bool(self._context.settings.parent) and peer == self.link.peer
+        return bool(self._context.settings.parent) and peer == self.session.peer
 
     def take(self, message: Message) -> bool:
-        """Do what the parent says; False if a parent has no business to say this."""
+        """Handle a message of the parent; return False for a message that no parent may send."""
         if not isinstance(message, TreeMessageBase):
             return False
         try:
-            return self._obey(message)
-        except Exception as error:  # Whatever it says, the cloud is served; the note is to mend it.
+            return self._dispatch(message)
+        except Exception as error:  # A bug in handling a parent must not stop serving the cloud.
             self._context.abandon()
-            said = type(message).__name__
-            self._context.note("word_failed", said=said, error=repr(error))
-            self.link.leave(Refused(f"the broker failed over what {said} says"))
+            name = type(message).__name__
+            self._context.note("word_failed", said=name, error=repr(error))
+            self.session.end(Refused(f"the broker failed to handle {name}"))
             return True
 
-    def _obey(self, message: TreeMessageBase) -> bool:
-        if not self.link.obeys(message):
+    def _dispatch(self, message: TreeMessageBase) -> bool:
+        if not self.session.accepts(message):
             return True
         if isinstance(message, TreeJoined):
-            if self.link.join(message):
-                self._joined()
+            if self.session.join(message):
+                self._send_state()
             return True
-        if not self.link.is_joined:
-            return True  # Said before we were taken in; it is said again then.
-        do = self.words.get(type(message))
-        if do is not None:
-            do(message)
-        return do is not None
+        if not self.session.is_joined:
+            return True  # The parent sends its state again after the join.
+        handler = self.handlers.get(type(message))
+        if handler is not None:
+            handler(message)
+        return handler is not None
 
     def segment_changed(self, found: Subscription) -> None:
-        self.reserving.segment_changed(found)
+        self.segments.segment_changed(found)
         if not found.record.is_reserved:
-            failed = self.reserving.failed_paths(found.record)
-            self.asking.segment_changed(found.record.contract, failed)
+            failed = self.segments.failed_paths(found.record)
+            self.contracts.segment_changed(found.record.contract, failed)
 
     def end_turn(self) -> None:
-        """What has become durable in this turn is told, in the order in which it matters."""
+        """Report changes that became durable in this unit of work: ends first, then requests."""
         if not self._context.registry.tree.news:
             return
         news = self._context.registry.tree.news.take()
         for endpoint in news.left:
-            self.asking.answers.leave(endpoint)
+            self.contracts.answers.endpoint_left(endpoint)
         for number in news.ending:
-            self.asking.end(number)
+            self.contracts.end(number)
         if not self._context.settings.parent:
             return
         for contract, generation, name in news.ended_segments:
-            self.reserving.segment_ended(contract, generation, name)
-            self.asking.segment_released(contract)
+            self.segments.segment_ended(contract, generation, name)
+            self.contracts.segment_released(contract)
         for number in news.asked:
-            self.asking.ask(number)
+            self.contracts.request(number)
         for pattern_id in news.patterns:
-            self._watching.watch(pattern_id)
+            self._watches.watch(pattern_id)
         for number in news.freed:
-            self.numbers.free(number)
+            self.identifiers.free(number)
         for name in news.published:
-            self._watching.published(name)
+            self._watches.published(name)
         if news.ended_segments:
             self.borders.close_unused()
 
     def resume(self) -> None:
-        """After a start."""
-        self.numbers.resume()
-        self.asking.answers.resume()
-        self.asking.patience.resume()
+        """Restore the components from the registry after a start."""
+        self.identifiers.resume()
+        self.contracts.answers.resume()
+        self.contracts.deadlines.resume()
 
     def routers_changed(self) -> None:
-        """A router has come, gone, or is found silent."""
-        self.borders.look()
-        self.borders.look_later()
+        """Report border routers after a router connected, disconnected or fell silent."""
+        self.borders.report_changes()
+        self.borders.schedule_search()
 
     def router_reported(self, name: str, *, is_new: bool) -> None:
         self.borders.router_reported(name, is_new=is_new)
         self.routers_changed()
 
     def channel_changed(self, reporter: str, message: ChannelStateChanged) -> None:
-        """One of our own, which may say that a router is down; or one between clouds."""
+        """Handle the state of a channel, of this cloud or between clouds.
+
+        A channel of our own may show that a router is down.
+        """
         self.borders.channel_changed(reporter, message)
         self.routers_changed()
 
-    def _joined(self) -> None:
-        """Notify the parent all that it may not know, or have forgotten."""
-        self.borders.forget()
-        self._watching.forget()
-        self.reserving.tell_held()
-        self.numbers.ask_again()
-        self.asking.ask_all()
-        self._watching.watch_all()
+    def _send_state(self) -> None:
+        """Send the parent all state that it may have missed or lost, after a join."""
+        self.borders.forget_reported()
+        self._watches.clear()
+        self.segments.send_held()
+        self.identifiers.request_again()
+        self.contracts.request_all()
+        self._watches.watch_all()
 
-    def _look_up(self, word: Lookup) -> None:
-        registry, term = self._context.registry, self.link.term
-        publication = registry.publications.get(word.name)
+    def _look_up(self, message: Lookup) -> None:
+        registry, term = self._context.registry, self.session.term
+        publication = registry.publications.get(message.name)
         if publication is None:
-            missing = refused(NoSuchVariable(f"nobody publishes {word.name}"))
-            self.link.tell(LookedUp(term=term, lookup=word.lookup, refused=missing))
+            missing = refused(NoSuchVariable(f"nobody publishes {message.name}"))
+            self.session.send(LookedUp(term=term, lookup=message.lookup, refused=missing))
             return
         try:
             edges = sources_of(registry, publication)
         except NoSuchVariable as error:
-            # It is only away: whoever has a contract with it keeps that.
+            # The publisher is only disconnected: contracts with it stay.
             away = refused(NotAttached(str(error.args[0])))
-            self.link.tell(LookedUp(term=term, lookup=word.lookup, refused=away))
+            self.session.send(LookedUp(term=term, lookup=message.lookup, refused=away))
             return
-        starts = self.borders.nearness(edges, is_start=True)
-        self.link.tell(
-            LookedUp(term=term, lookup=word.lookup, variable=publication.variable, starts=starts)
+        starts = self.borders.distances_to_ends(edges, is_start=True)
+        self.session.send(
+            LookedUp(term=term, lookup=message.lookup, variable=publication.variable, starts=starts)
         )

@@ -1,6 +1,12 @@
-"""The session with the parent: joining, terms, and whether anything can be said at all.
+"""The leaf broker's session with its parent: joining, and the terms of both.
 
-Words that are lost with a session are said again after the next join by whoever has to say them.
+States: disconnected, joining (JoinTree sent), joined (TreeJoined received). The broker sends
+messages only when joined; earlier ones are dropped. Each component sends its unanswered messages
+again after the next join, so a lost message needs no timeout here; the session itself detects a
+silent peer. A message with a lower term than the stored one comes from an old process of the
+parent: the session ends with `StaleTerm`. The parent's term is durable before the broker counts on
+it; if the journal cannot store the term, the session ends and the broker joins again. A restart
+begins at disconnected.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ParentSession:
-    """Nothing is said to a parent that has not taken this cloud in, in the present session."""
+    """Sends to the parent only after the parent has answered JoinTree in the present session."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -29,12 +35,12 @@ class ParentSession:
 
     @property
     def term(self) -> int:
-        """That of our own words."""
+        """Term of our own messages."""
         return self._context.registry.term
 
     def connect(self) -> None:
         registry = self._context.registry
-        self.is_joined = False
+        self.is_joined = False  # The session is new, also to a parent that was joined before.
         join = JoinTree(
             term=self.term,
             clouds=(registry.cloud,),
@@ -46,40 +52,42 @@ class ParentSession:
     def disconnect(self) -> None:
         self.is_joined = False
 
-    def tell(self, word: Message) -> None:
-        """Say it, if anybody is there; whoever must be heard says it again after a join."""
+    def send(self, message: Message) -> None:
+        """Send a message if joined; a component whose message must arrive sends it again after a
+        join."""
         if self.is_joined:
-            self._context.send(self.peer, word)
+            self._context.send(self.peer, message)
 
-    def obeys(self, word: TreeMessageBase) -> bool:
-        """Whether the word is of no term before the highest that was heard."""
+    def accepts(self, message: TreeMessageBase) -> bool:
+        """Return whether the message has a current term; end the session otherwise."""
         known = self._context.registry.tree.parent_term
-        if word.term >= known:
+        if message.term >= known:
             return True
         stale = StaleTerm(
-            f"broker {self._context.settings.parent} speaks for term {word.term}, and {known} was "
-            "heard of it before"
+            f"broker {self._context.settings.parent} sent term {message.term}, "
+            f"below the known term {known}"
         )
-        self.leave(stale)
+        self.end(stale)
         return False
 
-    def leave(self, error: GridStatError) -> None:
-        """End the session: after the next join all is said again."""
+    def end(self, error: GridStatError) -> None:
+        """End the session; both sides send their state again after the next join."""
         self.is_joined = False
         self._context.close(self.peer, error)
 
     def join(self, joined: TreeJoined) -> bool:
-        """Take the parent's answer; whether the session has just begun by it."""
+        """Handle TreeJoined; return whether the session has joined just now."""
         registry, tree = self._context.registry, self._context.registry.tree
-        heard = ParentJoined(
+        joined_operation = ParentJoined(
             term=joined.term,
             depth=joined.depth,
             above=joined.above,
             numbers_used=tree.numbers_used_in(registry.variable_id_last),
         )
+        # Only a change is written: a session that is lost and restored costs no commit.
         before = tree.parent_term, tree.depth, tree.above
-        if before != (heard.term, heard.depth, heard.above):
-            self._context.commit([heard], nothing, self._not_kept)
+        if before != (joined_operation.term, joined_operation.depth, joined_operation.above):
+            self._context.commit([joined_operation], nothing, self._term_not_stored)
         is_first, self.is_joined = not self.is_joined, True
         if is_first:
             self._context.note(
@@ -87,6 +95,6 @@ class ParentSession:
             )
         return is_first
 
-    def _not_kept(self, why: str) -> None:
-        """A term that a restart would forget must not be obeyed: join again, with more luck."""
-        self.leave(StorageFailed(f"the parent's term could not be kept: {why}"))
+    def _term_not_stored(self, why: str) -> None:
+        """End the session, since a restart would forget a term that is not stored."""
+        self.end(StorageFailed(f"the parent's term could not be stored: {why}"))

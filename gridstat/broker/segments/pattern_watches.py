@@ -1,4 +1,10 @@
-"""Patterns across clouds: those of our end-points go up, those of others are answered from here."""
+"""Patterns across clouds: those of our end-points go up, those of others are answered from here.
+
+WatchNames asks for the names of a pattern, now and later; NamesFound returns them in pages,
+possibly repeated; EndWatch ends the watch. Neither side waits for an answer. After each join our
+patterns are sent again, and the parent's watches are forgotten until the parent repeats them; so a
+restart needs no stored watches.
+"""
 
 from __future__ import annotations
 
@@ -18,70 +24,74 @@ if TYPE_CHECKING:
 
 
 class PatternWatches:
-    """`_watches` are the parent's, of the present session: it says them anew after a join."""
+    """Watches of both directions; `_watches` holds the parent's of the present session."""
 
     def __init__(
-        self, context: BrokerContext, link: ParentSession, asking: RemoteContracts
+        self, context: BrokerContext, session: ParentSession, contracts: RemoteContracts
     ) -> None:
         self._context = context
-        self._link = link
-        self._asking = asking
+        self._session = session
+        self._contracts = contracts
         self._watches: dict[str, tuple[int, str]] = {}
         self._names: dict[int, str] = {}
         self._tree = NameTree()
-        self._last = 0
+        self._last_number = 0
 
     # Patterns of our end-points.
 
     def watch(self, pattern_id: int) -> None:
-        """Ask for the names that a pattern stands for, unless they can only be of this cloud."""
+        """Send WatchNames for a pattern, unless it can only match names of this cloud."""
         registry = self._context.registry
         held = registry.patterns.get(pattern_id)
         if held is not None and held.pattern.partition("/")[0] != registry.cloud:
             watch = contract_name(registry.cloud, pattern_id)
-            self._link.tell(WatchNames(term=self._link.term, watch=watch, pattern=held.pattern))
+            self._session.send(
+                WatchNames(term=self._session.term, watch=watch, pattern=held.pattern)
+            )
 
     def watch_all(self) -> None:
         for pattern_id in sorted(self._context.registry.patterns):
             self.watch(pattern_id)
 
-    def found(self, word: NamesFound) -> None:
-        """Names of a pattern; if it has ended since, nobody wants to hear more."""
+    def found(self, message: NamesFound) -> None:
+        """Request contracts for the names found; end the watch of a pattern that has ended."""
         registry = self._context.registry
-        pattern_id = contract_number(registry.cloud, word.watch)
+        pattern_id = contract_number(registry.cloud, message.watch)
         held = registry.patterns.get(pattern_id)
         if held is None:
-            self._link.tell(EndWatch(term=self._link.term, watch=word.watch))
+            self._session.send(EndWatch(term=self._session.term, watch=message.watch))
             return
-        self._asking.catch(pattern_id, [name for name in word.names if matches(held.pattern, name)])
+        self._contracts.catch(
+            pattern_id, [name for name in message.names if matches(held.pattern, name)]
+        )
 
     # Patterns of other clouds.
 
-    def forget(self) -> None:
-        """A new session."""
+    def clear(self) -> None:
+        """Forget the parent's watches at the start of a session."""
         self._watches.clear()
         self._names.clear()
         self._tree = NameTree()
 
-    def begin(self, word: WatchNames) -> None:
+    def begin(self, message: WatchNames) -> None:
         try:
-            check_pattern(word.pattern)
+            check_pattern(message.pattern)
         except GridStatError as error:
-            self._context.note("watch_refused", watch=word.watch, reason=str(error.args[0]))
+            self._context.note("watch_refused", watch=message.watch, reason=str(error.args[0]))
             return
-        self._forget(word.watch)
-        self._last += 1
-        self._watches[word.watch] = self._last, word.pattern
-        self._names[self._last] = word.watch
-        self._tree.add(word.pattern, self._last)
-        names = [found.variable.name for found in self._context.registry.matching(word.pattern)]
+        self._remove(message.watch)  # The parent may repeat a watch with another pattern.
+        self._last_number += 1
+        self._watches[message.watch] = self._last_number, message.pattern
+        self._names[self._last_number] = message.watch
+        self._tree.add(message.pattern, self._last_number)
+        names = [found.variable.name for found in self._context.registry.matching(message.pattern)]
         for at in range(0, len(names), MANY_MAX):
-            self._tell(word.watch, tuple(names[at : at + MANY_MAX]))
+            self._send_names(message.watch, tuple(names[at : at + MANY_MAX]))
 
-    def end(self, word: EndWatch) -> None:
-        self._forget(word.watch)
+    def end(self, message: EndWatch) -> None:
+        self._remove(message.watch)
 
-    def _forget(self, watch: str) -> None:
+    def _remove(self, watch: str) -> None:
         number, pattern = self._watches.pop(watch, (0, ""))
         if number:
             del self._names[number]
@@ -89,8 +99,8 @@ class PatternWatches:
 
     def published(self, name: str) -> None:
         if name in self._context.registry.publications:
-            for number in self._tree.answering(name):
-                self._tell(self._names[number], (name,))
+            for number in self._tree.matching_patterns(name):
+                self._send_names(self._names[number], (name,))
 
-    def _tell(self, watch: str, names: tuple[str, ...]) -> None:
-        self._link.tell(NamesFound(term=self._link.term, watch=watch, names=names))
+    def _send_names(self, watch: str, names: tuple[str, ...]) -> None:
+        self._session.send(NamesFound(term=self._session.term, watch=watch, names=names))

@@ -1,7 +1,9 @@
-"""Answers to requests that wait for other clouds, with what is known of them so far.
+"""Answers to end-points' requests that wait for other clouds, and the deadlines of these answers.
 
-That an answer has begun is durable, and each outcome as it comes; with the last one it is the
-answer of an ordinary request. An end-point that asks again after a start waits for the same.
+An answer begins (durably) with the outcomes of this cloud; each outcome from another cloud is
+stored as it arrives, and the answer is sent with the last one. After a restart an end-point that
+repeats its request waits for the same answer. An end-point that waits longer than `ask_within_ns`
+is answered without the missing outcome.
 """
 
 from __future__ import annotations
@@ -31,21 +33,25 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.request_intake import Request, RequestIntake
     from gridstat.net.command.endpoint_messages import Outcome
 
-Place: TypeAlias = tuple[str, int, int]
-"""The end-point, its request, and the place of an outcome in the answer to it."""
-NOWHERE: Final[Place] = ("", 0, 0)
+OutcomePosition: TypeAlias = tuple[str, int, int]
+"""End-point, number of its request, and index of the outcome in the answer."""
+NO_POSITION: Final[OutcomePosition] = ("", 0, 0)
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """A request whose answer waits for other clouds, and its contracts in this one."""
+class _WaitingRequest:
+    """A request whose answer waits for other clouds, and its contracts in this cloud."""
 
     request: Request
     direct: list[Subscribed] = field(default_factory=list)
 
 
 class PendingAnswers:
-    """`_waiting` are requests of this life; what was begun before is sent when it is asked."""
+    """Collects the outcomes of requests.
+
+    `_waiting` holds the requests received since the start; an answer that began before the start is
+    sent when the end-point repeats its request.
+    """
 
     def __init__(
         self,
@@ -58,37 +64,38 @@ class PendingAnswers:
         self._requests = requests
         self._grants = grants
         self._failed = failed
-        self._waiting: dict[tuple[str, int], _Waiting] = {}
+        self._waiting: dict[tuple[str, int], _WaitingRequest] = {}
 
     def joins(self, request: Request) -> bool:
-        """Whether this very request is being decided since before the broker's last start."""
+        """Return whether the answer to this request began before the start; then wait for it."""
         key = request.endpoint, request.request_id
         if key not in self._context.registry.tree.begun:
             return False
-        self._waiting.setdefault(key, _Waiting(request))
+        self._waiting.setdefault(key, _WaitingRequest(request))
         return True
 
     def wait(self, request: Request, direct: list[Subscribed], _: Applied) -> None:
-        """The answer has begun, durably; it is sent when its last outcome is known."""
-        self._waiting[request.endpoint, request.request_id] = _Waiting(request, direct)
+        """Record a request whose answer has begun durably."""
+        self._waiting[request.endpoint, request.request_id] = _WaitingRequest(request, direct)
 
     def fill(
         self,
-        where: Place,
+        position: OutcomePosition,
         outcome: Outcome,
         operations: Sequence[Operation],
-        told: Callable[[], None],
+        notify: Callable[[], None],
     ) -> None:
-        """Make operations durable, together with an outcome in its answer, if that has begun.
+        """Make operations durable together with an outcome of an answer that has begun.
 
-        An outcome that has changed before the answer is whole takes the place of the first one.
+        An outcome that changes before the answer is complete replaces the first one.
         """
-        endpoint, request_id, place = where
+        endpoint, request_id, index = position
         key, body = (endpoint, request_id), b""
+        # The last outcome turns the begun answer into an ordinary one, in the same commit.
         more: list[Operation] = []
-        if self._outcomes(where):
+        if self._outcomes(position):
             encoded = [*self._context.registry.tree.begun[key]]
-            encoded[place] = encode_outcome(outcome)
+            encoded[index] = encode_outcome(outcome)
             if all(encoded):
                 body = join_outcomes(encoded)
                 more = [Answered(endpoint=endpoint, request_id=request_id, body=body)]
@@ -97,63 +104,63 @@ class PendingAnswers:
                     OutcomeKnown(
                         endpoint=endpoint,
                         request_id=request_id,
-                        place=place,
-                        outcome=encoded[place],
+                        place=index,
+                        outcome=encoded[index],
                     )
                 ]
 
         def done(_: Applied) -> None:
-            told()
+            notify()
             if body:
                 self._finish(key, body)
 
         self._context.commit([*operations, *more], done, self._failed)
 
     def resume(self) -> None:
-        """After a start: what was ended while it was asked for may have been left open."""
+        """Close outcomes of contracts that were ended before the restart."""
         tree = self._context.registry.tree
         waiting = [found.waiting for found in tree.asked.values()]
-        awaited = {place_of(asked) for asked in waiting}
+        awaited = {position_of(requested) for requested in waiting}
         missing = [
-            (*key, place)
+            (*key, index)
             for key, outcomes in sorted(tree.begun.items())
-            for place, outcome in enumerate(outcomes)
+            for index, outcome in enumerate(outcomes)
             if not outcome
         ]
-        for where in missing:
-            if where not in awaited:
-                self.close(where)
+        for position in missing:
+            if position not in awaited:
+                self.close(position)
 
-    def close(self, where: Place, operations: Sequence[Operation] = ()) -> None:
-        """The outcome of a contract that was ended while it was asked for is known, too."""
-        if operations or self._misses(where):
-            gone = NoSuchSubscription("it was ended before it was granted")
-            self.fill(where, refused(gone), operations, _nobody)
+    def close(self, position: OutcomePosition, operations: Sequence[Operation] = ()) -> None:
+        """Fill the outcome of a contract that was ended while it was requested."""
+        if operations or self._is_missing(position):
+            ended = NoSuchSubscription("the contract was ended before it was granted")
+            self.fill(position, refused(ended), operations, _no_op)
 
-    def leave(self, endpoint: str) -> None:
-        """An end-point is gone, durably, and with it all answers that had begun: nobody fills them.
+    def endpoint_left(self, endpoint: str) -> None:
+        """Refuse the waiting requests of an end-point that has left, durably.
 
-        It may be back already, and have asked anew.
+        The end-point may have returned, and its new requests wait on.
         """
         begun = self._context.registry.tree.begun
-        gone = [key for key in self._waiting if key[0] == endpoint and key not in begun]
+        ended_keys = [key for key in self._waiting if key[0] == endpoint and key not in begun]
         error = ShuttingDown(f"{endpoint} has left before this was done")
-        for key in gone:
+        for key in ended_keys:
             self._requests.send(self._waiting.pop(key).request, encode_outcomes((refused(error),)))
 
-    def _misses(self, where: Place) -> bool:
-        """Whether an answer has begun there, and this outcome of it is not known yet."""
-        outcomes = self._outcomes(where)
-        return bool(outcomes) and not outcomes[where[2]]
+    def _is_missing(self, position: OutcomePosition) -> bool:
+        """Return whether the answer has begun and lacks this outcome."""
+        outcomes = self._outcomes(position)
+        return bool(outcomes) and not outcomes[position[2]]
 
-    def _outcomes(self, where: Place) -> list[bytes]:
-        """All of an answer that has begun; none, if there is no such place in it."""
-        endpoint, request_id, place = where
+    def _outcomes(self, position: OutcomePosition) -> list[bytes]:
+        """Return the outcomes of an answer that has begun; empty without such a position."""
+        endpoint, request_id, index = position
         begun = self._context.registry.tree.begun.get((endpoint, request_id), [])
-        return begun if place < len(begun) else []
+        return begun if index < len(begun) else []
 
     def _finish(self, key: tuple[str, int], body: bytes) -> None:
-        """All outcomes of a request are known; those of this cloud may still wait for routers."""
+        """Send a complete answer, after the routers have confirmed its contracts in this cloud."""
         waiting = self._waiting.pop(key, None)
         if waiting is None:
             return
@@ -164,66 +171,70 @@ class PendingAnswers:
             self._requests.send(waiting.request, body)
 
 
-def place_of(asked: ContractAsked | None) -> Place:
-    """Where an outcome belongs; nowhere, if no request waits for it."""
-    return NOWHERE if asked is None else (asked.subscriber, asked.request_id, asked.place)
+def position_of(requested: ContractAsked | None) -> OutcomePosition:
+    """Return the position of a contract's outcome; `NO_POSITION` if no request waits for it."""
+    return (
+        NO_POSITION
+        if requested is None
+        else (requested.subscriber, requested.request_id, requested.place)
+    )
 
 
-def _nobody() -> None:
-    """Nobody is told but by the answer."""
+def _no_op() -> None:
+    """Send no notice: the answer is enough."""
 
 
-# How long an end-point waits for other clouds: so long, and then it has an answer in any case.
-#
-# Who is away may be asked again later; a request that nobody answers would be forgotten by its
-# end-point, and granted to nobody in the end.
+# Deadlines of answers. An end-point forgets a request that is not answered in time; a contract
+# granted later would then hold capacity that nobody uses. So the broker answers at the deadline.
 
-PATIENCE_TIMER: Final = "patience"
+ANSWER_TIMER: Final = "patience"
 
 
 class AnswerDeadlines:
-    """`_since` are the contracts that requests wait for, and the generations of them, by when they
-    were asked in this life."""
+    """Gives up contracts that an end-point has waited for too long.
+
+    `_requested_ns` holds the time of each request since the start, by contract and generation.
+    """
 
     def __init__(self, context: BrokerContext, give_up: Callable[[int], None]) -> None:
         self._context = context
         self._give_up = give_up
-        self._since: dict[tuple[int, int], int] = {}
+        self._requested_ns: dict[tuple[int, int], int] = {}
         self._is_timer_set = False
 
     def begin(self, number: int) -> None:
-        """A contract has been asked for; a pattern's has nobody who waits for it."""
-        generation = self._awaited(number)
+        """Start the deadline of a contract; nobody waits for the contract of a pattern."""
+        generation = self._awaited_generation(number)
         if generation is not None:
-            self._since.setdefault((number, generation), self._context.now_ns)
+            self._requested_ns.setdefault((number, generation), self._context.now_ns)
             self._set_timer()
 
     def resume(self) -> None:
-        """After a start all wait anew."""
+        """Start all deadlines again after a start."""
         for number in sorted(self._context.registry.tree.asked):
             self.begin(number)
 
-    def look(self) -> None:
-        """Give up what has waited for so long."""
+    def expire(self) -> None:
+        """Give up the contracts whose deadline has passed."""
         self._is_timer_set = False
-        late_ns = self._context.now_ns - self._context.settings.ask_within_ns
-        for key, since_ns in sorted(self._since.items()):
+        expired_ns = self._context.now_ns - self._context.settings.ask_within_ns
+        for key, requested_ns in sorted(self._requested_ns.items()):
             number, generation = key
-            if generation != self._awaited(number):
-                del self._since[key]
-            elif since_ns <= late_ns:
-                del self._since[key]
+            if generation != self._awaited_generation(number):  # Answered, ended or changed since.
+                del self._requested_ns[key]
+            elif requested_ns <= expired_ns:
+                del self._requested_ns[key]
                 self._give_up(number)
         self._set_timer()
 
-    def _awaited(self, number: int) -> int | None:
-        """The generation that a request waits for; each change has its own time."""
+    def _awaited_generation(self, number: int) -> int | None:
+        """Return the generation that a request waits for; each change has its own deadline."""
         found = self._context.registry.tree.asked.get(number)
-        asked = None if found is None else found.waiting
-        return asked.generation if asked is not None and asked.request_id else None
+        requested = None if found is None else found.waiting
+        return requested.generation if requested is not None and requested.request_id else None
 
     def _set_timer(self) -> None:
-        if self._since and not self._is_timer_set:
+        if self._requested_ns and not self._is_timer_set:
             self._is_timer_set = True
-            first_ns = min(self._since.values()) + self._context.settings.ask_within_ns
-            self._context.set_timer(PATIENCE_TIMER, first_ns - self._context.now_ns)
+            first_ns = min(self._requested_ns.values()) + self._context.settings.ask_within_ns
+            self._context.set_timer(ANSWER_TIMER, first_ns - self._context.now_ns)

@@ -1,7 +1,26 @@
-"""Contracts of our end-points with variables of other clouds: asked above, answered from there.
+"""Contracts of this cloud's end-points with variables of other clouds.
 
-What an end-point asks is durable before the parent hears of it, and asked again until it is
-answered; likewise an ending. Outcomes from above go into the same answer as those of this cloud.
+States of a contract (`AskedContract` in the registry):
+
+  requested  --ContractGranted-->  granted     the end-point is answered
+  requested  --ContractRefused-->  none        the end-point is answered
+  granted    --change requested--> changing    AskContract of the next generation
+  changing   --granted, refused--> granted     with the new or the previous quality
+  granted    --ContractEnded-->    none        the end-point is notified
+  any state  --unsubscribed-->     ending      EndContract
+  ending     --ContractEnded-->    none
+
+A contract is *in doubt* if it is granted but this cloud holds no segment of it: the owner may have
+moved or ended it in a message that was lost. The broker then requests it again.
+
+Timeout: after `ask_within_ns` without an answer the end-point is answered with `DeadlinePassed`. A
+new contract is ended; a changed one is requested again with its previous quality, since the owner
+may have granted the change. If a disk is full, here or on the way, the request is repeated after
+`retry_after_ns`.
+
+Restart and lost session: each request and each end is durable before the parent receives it, and is
+sent again after every join until it is answered. Outcomes from other clouds go into the same answer
+as those of this cloud (`pending_answers.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +45,7 @@ from gridstat.broker.records.parent_state import contract_name, contract_number
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.requests.request_checks import encode_type, expected_type
 from gridstat.broker.requests.subscriptions import targets_of
-from gridstat.broker.segments.pending_answers import AnswerDeadlines, PendingAnswers, place_of
+from gridstat.broker.segments.pending_answers import AnswerDeadlines, PendingAnswers, position_of
 from gridstat.broker.segments.segment_paths import whole_outcome
 from gridstat.model.cloud import check_name
 from gridstat.model.errors import (
@@ -61,11 +80,11 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import ChangeSubscription, SubscriptionRequest
     from gridstat.net.command.segment_messages import ContractGranted, ContractRefused
 
-ASK_TIMER: Final = "ask"
+REQUEST_TIMER: Final = "ask"
 
 
 class RemoteContracts:
-    """Every question is asked until it is answered, and every ending told until it is confirmed."""
+    """Sends every request until it is answered, and every end until it is confirmed."""
 
     def __init__(
         self,
@@ -73,21 +92,21 @@ class RemoteContracts:
         requests: RequestIntake,
         grants: PendingGrants,
         notices: Notices,
-        link: ParentSession,
+        session: ParentSession,
         borders: LeafBorders,
     ) -> None:
         self._context = context
         self._requests = requests
         self._notices = notices
-        self._link = link
+        self._session = session
         self._borders = borders
-        self.answers = PendingAnswers(context, requests, grants, self._try_again)
-        self.patience = AnswerDeadlines(context, self._nobody_answered)
+        self.answers = PendingAnswers(context, requests, grants, self._retry_later)
+        self.deadlines = AnswerDeadlines(context, self._answer_timed_out)
 
-    # What end-points want.
+    # Requests of end-points.
 
     def is_elsewhere(self, name: str) -> bool:
-        """Whether a name is of another cloud, and there is somebody to ask about it."""
+        """Return whether a name belongs to another cloud, and this cloud has a parent."""
         return bool(self._context.settings.parent) and (
             name.partition("/")[0] != self._context.registry.cloud
         )
@@ -99,7 +118,7 @@ class RemoteContracts:
         request_id: int,
         place: int,
     ) -> ContractAsked:
-        """A question for the parent; raises what forbids it."""
+        """Return the request for a contract; raise the refusal."""
         self._check_quota(endpoint)
         targets_of(endpoint)
         return ContractAsked(
@@ -114,19 +133,19 @@ class RemoteContracts:
         )
 
     def wait(self, request: Request, direct: list[Subscribed], applied: Applied) -> None:
-        """The answer to a request has begun."""
+        """Record a request whose answer waits for other clouds."""
         self.answers.wait(request, direct, applied)
 
     def change(self, request: Request, command: ChangeSubscription) -> None:
-        """Another quality of a contract across clouds; raises what refuses it."""
+        """Request another quality of a contract; raise the refusal."""
         number = command.subscription_id
         found = self._context.registry.tree.asked[number]
         if found.is_ending or found.record.subscriber != request.endpoint:
             raise NoSuchSubscription(f"{request.endpoint} has no subscription {number}")
         if found.waiting is not None:
             raise Refused(
-                f"the last change of subscription {number} is not over yet",
-                hint="ask again when it has been answered",
+                f"the last change of subscription {number} has not been answered yet",
+                hint="try again when it has been answered",
             )
         changed = msgspec.structs.replace(
             found.record,
@@ -135,6 +154,7 @@ class RemoteContracts:
             request_id=request.request_id,
             place=0,
         )
+        # Request and begun answer become durable together: after a restart neither is alone.
         begun = AnswerBegun(
             endpoint=request.endpoint, request_id=request.request_id, outcomes=(b"",)
         )
@@ -143,19 +163,19 @@ class RemoteContracts:
         )
 
     def catch(self, pattern_id: int, names: Iterable[str]) -> None:
-        """Ask for what a pattern stands for in other clouds, each name once."""
+        """Request contracts for names in other clouds that match a pattern, each name once."""
         registry = self._context.registry
         held = registry.patterns[pattern_id]
         unknown = undefined_modes(held.qos.modes, self._context.settings.modes_defined)
-        if unknown:  # Held by an older release, which did not ask whether modes are defined.
+        if unknown:  # Stored by an older release, which did not check the modes.
             self._context.note("pattern_refused", pattern_id=pattern_id, reason="undefined modes")
             return
         known = registry.tree.caught.get(pattern_id, set())
-        asked: list[Operation] = []
+        requested: list[Operation] = []
         for name in dict.fromkeys(names):
             if name in known or not self.is_elsewhere(name):
                 continue
-            asked.append(
+            requested.append(
                 ContractAsked(
                     number=registry.next_subscription_id(),
                     subscriber=held.subscriber,
@@ -166,147 +186,152 @@ class RemoteContracts:
                     pattern_id=pattern_id,
                 )
             )
-        room = self._room(registry.endpoints[held.subscriber])
-        if asked[room:]:
+        quota_left = self._quota_left(registry.endpoints[held.subscriber])
+        if requested[quota_left:]:
             self._context.note("pattern_refused", pattern_id=pattern_id, reason="quota")
-        if asked[:room]:
-            self._context.commit(asked[:room], _nothing, self._try_again)
+        if requested[:quota_left]:
+            self._context.commit(requested[:quota_left], _ignore_applied, self._retry_later)
 
-    # What the parent hears.
+    # Messages to the parent.
 
-    def ask(self, number: int) -> None:
-        """Ask the parent, if an answer is still missing, or may have been lost."""
-        self.patience.begin(number)
+    def request(self, number: int) -> None:
+        """Send AskContract if an answer is missing or may have been lost."""
+        self.deadlines.begin(number)
         registry = self._context.registry
         found = registry.tree.asked.get(number)
-        asked = None if found is None else found.waiting
+        requested = None if found is None else found.waiting
         if found is not None and self._is_in_doubt(number, found):
-            asked = found.record
-        endpoint = None if asked is None else registry.endpoints.get(asked.subscriber)
-        if asked is None or endpoint is None:
+            # The owner answers a known generation with its present grant, or with a refusal.
+            requested = found.record
+        endpoint = None if requested is None else registry.endpoints.get(requested.subscriber)
+        if requested is None or endpoint is None:
             return
-        self._link.tell(
+        self._session.send(
             AskContract(
-                term=self._link.term,
+                term=self._session.term,
                 contract=contract_name(registry.cloud, number),
-                generation=asked.generation,
-                name=asked.name,
-                subscriber=asked.subscriber,
-                qos=asked.qos,
-                type_encoded=asked.type_encoded,
-                ends=self._borders.nearness(
+                generation=requested.generation,
+                name=requested.name,
+                subscriber=requested.subscriber,
+                qos=requested.qos,
+                type_encoded=requested.type_encoded,
+                ends=self._borders.distances_to_ends(
                     endpoint.edges_usable(is_receiver=True), is_start=False
                 ),
             )
         )
 
     def end(self, number: int) -> None:
-        """Notify the parent that a contract has ended here, and whoever still waited for it."""
+        """Send EndContract, and answer a request that still waits for the contract."""
         found = self._context.registry.tree.asked.get(number)
         if found is not None:
-            self.answers.close(place_of(found.unanswered))
+            self.answers.close(position_of(found.unanswered))
         contract = contract_name(self._context.registry.cloud, number)
-        self._link.tell(EndContract(term=self._link.term, contract=contract))
+        self._session.send(EndContract(term=self._session.term, contract=contract))
 
-    def ask_all(self) -> None:
-        """After a join, or when the disk has room again: whatever is not settled."""
+    def request_all(self) -> None:
+        """Send all unanswered requests and ends, after a join or when the disk has space again."""
         for number, found in sorted(self._context.registry.tree.asked.items()):
             if found.is_ending:
                 self.end(number)
             else:
-                self.ask(number)
+                self.request(number)
 
-    # What the parent answers.
+    # Messages from the parent.
 
-    def granted(self, word: ContractGranted) -> None:
-        number, found = self._find(word.contract)
+    def granted(self, message: ContractGranted) -> None:
+        number, found = self._find(message.contract)
         if found is None or found.is_ending:
             if number:
-                self.end(number)
+                self.end(number)  # The owner has not received the end yet, or lost it.
             return
-        if is_known(found.granted, word) and not self._is_in_doubt(number, found):
+        if is_repeated(found.granted, message) and not self._is_in_doubt(number, found):
             return
-        gap = break_of(word)
+        # The owner is another process, perhaps of another release: nothing is taken on trust.
+        gap = path_gap(message)
         if gap is not None:
-            self._context.note("grant_refused", contract=word.contract, reason=str(gap.args[0]))
+            self._context.note("grant_refused", contract=message.contract, reason=str(gap.args[0]))
             if found.granted is None:
                 self._give_up(found.record, gap)
             return
-        asked = found.waiting
-        if asked is not None and not answers(asked, word):
-            asked = None  # A new plan of the owner, which has not heard of the change yet.
-        record = asked or found.record
-        mismatch = mismatch_of(record, word)
+        requested = found.waiting
+        if requested is not None and not answers_request(requested, message):
+            requested = None  # A new plan of an owner that has not received the change yet.
+        record = requested or found.record
+        mismatch = variable_mismatch(record, message)
         if mismatch is not None and found.granted is None:
             self._give_up(record, mismatch)
             return
-        segment = self._segment(word.contract, word.generation)
-        outcome = whole_outcome(record, word, segment, detection=self._context.detection)
-        told: Callable[[], None] = _nobody
-        if asked is None or found.is_restoring:
+        segment = self._segment(message.contract, message.generation)
+        outcome = whole_outcome(record, message, segment, detection=self._context.detection)
+        notify: Callable[[], None] = _no_op
+        if requested is None or found.is_restoring:
             notice = ContractChanged(granted=outcome)
-            told = partial(self._notices.push, record.subscriber, notice)
+            notify = partial(self._notices.push, record.subscriber, notice)
         elif record.pattern_id and found.granted is None:
             match = Matched(pattern_id=record.pattern_id, granted=outcome)
-            told = partial(self._notices.push, record.subscriber, match)
-        held = ContractHeld(number=number, granted=word, is_asked=asked is not None)
-        self.answers.fill(place_of(record), outcome, [held], told)
+            notify = partial(self._notices.push, record.subscriber, match)
+        held = ContractHeld(number=number, granted=message, is_asked=requested is not None)
+        self.answers.fill(position_of(record), outcome, [held], notify)
 
-    def refused(self, word: ContractRefused) -> None:
-        number, found = self._find(word.contract)
+    def refused(self, message: ContractRefused) -> None:
+        number, found = self._find(message.contract)
         waiting = None if found is None else found.waiting
-        if found is None or (waiting or found.record).generation != word.generation:
-            return
+        if found is None or (waiting or found.record).generation != message.generation:
+            return  # A late answer to a request that was changed or ended since.
         is_in_doubt = self._is_in_doubt(number, found)
-        if word.refused.code == StorageFailed.code or (
-            (is_in_doubt or found.is_restoring) and word.refused.code == DeadlinePassed.code
+        if message.refused.code == StorageFailed.code or (
+            (is_in_doubt or found.is_restoring) and message.refused.code == DeadlinePassed.code
         ):
-            # Some disk on the way is full: that is no answer, and must not be kept as one.
-            self._try_again(word.refused.reason)
+            # A full disk or a late broker on the way is no answer, and must not be stored as one.
+            self._retry_later(message.refused.reason)
             return
         if waiting is None:
-            if is_in_doubt:  # It has ended, and the word of that was lost.
-                told = ContractEnded(term=0, contract=word.contract, refused=word.refused)
-                self.ended(told)
+            if is_in_doubt:  # The contract has ended, and ContractEnded was lost.
+                notify = ContractEnded(term=0, contract=message.contract, refused=message.refused)
+                self.ended(notify)
             return
         if waiting.pattern_id and not waiting.request_id:
             self._context.note(
-                "pattern_refused", pattern_id=waiting.pattern_id, reason=word.refused.reason
+                "pattern_refused", pattern_id=waiting.pattern_id, reason=message.refused.reason
             )
-        declined = ContractDeclined(number=number, generation=word.generation)
-        self.answers.fill(place_of(waiting), word.refused, [declined], partial(self.ask, number))
+        declined = ContractDeclined(number=number, generation=message.generation)
+        self.answers.fill(
+            position_of(waiting), message.refused, [declined], partial(self.request, number)
+        )
 
-    def ended(self, word: ContractEnded) -> None:
-        """As asked; or the variable is gone, and with it the contract."""
-        number, found = self._find(word.contract)
+    def ended(self, message: ContractEnded) -> None:
+        """Remove a contract that has ended, on our request or because its variable is gone."""
+        number, found = self._find(message.contract)
         if found is None:
             return
+        # Our segments of the contract end with it, even if the Release of the parent is lost.
         ending = Ending()
-        segments = self._context.registry.tree.segments.get(word.contract, {})
+        segments = self._context.registry.tree.segments.get(message.contract, {})
         ending.unsubscribe(self._context.registry, segments.values())
         operations = [*ending.operations, ContractOver(number=number)]
         name, subscriber = found.record.name, found.record.subscriber
         if found.is_ending:
-            self.answers.close(place_of(found.unanswered), operations)
+            self.answers.close(position_of(found.unanswered), operations)
             return
-        gone = word.refused or refused(NoSuchVariable(f"nobody publishes {name} any more"))
+        gone = message.refused or refused(NoSuchVariable(f"nobody publishes {name} any more"))
         notice = Unpublished(subscription_id=number, name=name, code=gone.code, reason=gone.reason)
         has_it = found.granted is not None
 
-        def told() -> None:
+        def notify() -> None:
             if has_it:
                 self._notices.push(subscriber, notice)
 
-        self.answers.fill(place_of(found.waiting or found.record), gone, operations, told)
+        self.answers.fill(position_of(found.waiting or found.record), gone, operations, notify)
 
     def segment_released(self, contract: str) -> None:
-        """The parent has taken our part of a contract back: is there another, or is it over?"""
+        """Request the contract again if the parent released our segment and granted no other."""
         number, found = self._find(contract)
         if found is not None and self._is_in_doubt(number, found):
-            self.ask(number)
+            self.request(number)
 
     def segment_changed(self, contract: str, failed: Collection[int] = ()) -> None:
-        """Our own part of a contract leads elsewhere, or has troubles, or none any more.
+        """Notify the subscriber that our segment was rerouted, has failures, or is restored.
 
         `failed` are the indices of its paths that do not work.
         """
@@ -330,7 +355,7 @@ class RemoteContracts:
     def held_impaired(
         self, subscriber: str, number: int, is_whole: Callable[[Subscription], bool]
     ) -> None:
-        """A subscriber has paths of a contract for broken; it is told if they are not."""
+        """Notify a subscriber that reports broken paths of a contract if all paths work."""
         found = self._context.registry.tree.asked.get(number)
         if found is None or found.granted is None or found.record.subscriber != subscriber:
             return
@@ -340,20 +365,21 @@ class RemoteContracts:
         if not found.granted.paths_down and live is not None and is_whole(live):
             self.segment_changed(contract)
 
-    # Parts.
+    # Helpers.
 
-    def _nobody_answered(self, number: int) -> None:
-        """The end-point has an answer in any case; the owner hears that it is not wanted.
+    def _answer_timed_out(self, number: int) -> None:
+        """Answer the end-point with `DeadlinePassed`, and withdraw the request from the owner.
 
-        Since it may grant a change yet that was refused here, it is asked for what was before.
+        The owner may still grant a change that was refused here, so the previous quality is
+        requested again.
         """
         found = self._context.registry.tree.asked[number]
         waiting = found.waiting
         if waiting is None:
             return
         late = DeadlinePassed(
-            f"nobody has answered about {waiting.name} in time",
-            hint="the brokers above this cloud may be away: `gridstat tree` shows them",
+            f"no answer about {waiting.name} has arrived in time",
+            hint="the brokers above this cloud may be down: `gridstat tree` shows them",
         )
         if found.granted is None:
             self._give_up(waiting, late)
@@ -361,16 +387,17 @@ class RemoteContracts:
         before = msgspec.structs.replace(
             found.record, generation=found.generation + 1, request_id=0, place=0
         )
-        self.answers.fill(place_of(waiting), refused(late), [before], _nobody)
+        self.answers.fill(position_of(waiting), refused(late), [before], _no_op)
 
     def _give_up(self, record: ContractAsked, why: GridStatError) -> None:
-        """End what was asked for, and answer why."""
+        """End a contract that was requested, and answer the end-point with the reason."""
         ending = Ending()
         ending.unsubscribe(self._context.registry, (record.number,))
-        self.answers.fill(place_of(record), refused(why), ending.operations, _nobody)
+        self.answers.fill(position_of(record), refused(why), ending.operations, _no_op)
 
     def _is_in_doubt(self, number: int, found: AskedContract) -> bool:
-        """Whether nothing is held of what was granted: what its owner said since may be lost."""
+        """Return whether a granted contract has no segment here: messages of its owner may be
+        lost."""
         if found.granted is None or found.is_ending or found.change is not None:
             return False
         tree = self._context.registry.tree
@@ -386,89 +413,98 @@ class RemoteContracts:
         found = registry.subscriptions.get(registry.tree.segment(contract, generation))
         return None if found is None else found.record
 
-    def _room(self, endpoint: EndPoint) -> int:
-        """How many more it may ask for: what has ended counts until the parent has heard of it."""
+    def _quota_left(self, endpoint: EndPoint) -> int:
+        """Return how many more contracts the end-point may request.
+
+        An ended contract counts until the parent has confirmed the end.
+        """
         tree, quotas = self._context.registry.tree, self._context.settings.quotas
         mine = len(tree.asked_by.get(endpoint.name, ())) + tree.ending_by.get(endpoint.name, 0)
         own = quotas.subscriptions_max - max(len(endpoint.subscriptions), mine)
         return max(0, min(own, quotas.contracts_elsewhere_max - len(tree.asked)))
 
     def _check_quota(self, endpoint: EndPoint) -> None:
-        if not self._room(endpoint):
+        if not self._quota_left(endpoint):
             raise QuotaReached(
-                f"{endpoint.name}, or its cloud, has as many contracts with other clouds as it may",
-                hint="those that have ended count until the broker above this cloud knows of it",
+                f"{endpoint.name}, or its cloud, has too many contracts with other clouds",
+                hint="an ended contract counts until the broker above this cloud confirms it",
             )
 
-    def _try_again(self, _: str) -> None:
-        """The disk is full: nothing has changed here, and the parent is asked once more."""
-        self._context.set_timer(ASK_TIMER, self._context.settings.retry_after_ns)
+    def _retry_later(self, _: str) -> None:
+        """Repeat all requests later, because the disk is full and nothing has changed here."""
+        self._context.set_timer(REQUEST_TIMER, self._context.settings.retry_after_ns)
 
 
-def _nothing(_: Applied) -> None:
-    """Whoever has to hear of it hears it as news."""
+def _ignore_applied(_: Applied) -> None:
+    """Ignore the result; `end_turn` reports the change."""
 
 
-def _nobody() -> None:
-    """Nobody is told but by the answer to a request."""
+def _no_op() -> None:
+    """Send no notice: the answer to the request is enough."""
 
 
-# Whether what an owner has granted is what was asked for.
+# Checks of a grant against the request that it answers.
 
 
-def mismatch_of(asked: ContractAsked, word: ContractGranted) -> GridStatError | None:
-    """What is wrong with the variable, or with its type, if its subscriber expects one."""
-    if word.variable.name != asked.name:
-        return NoSuchVariable(f"{word.variable.name} was granted where {asked.name} was asked for")
-    if not asked.type_encoded or asked.type_encoded == encode_type(word.variable.value_type):
+def variable_mismatch(requested: ContractAsked, message: ContractGranted) -> GridStatError | None:
+    """Return the error if the grant is for another variable, or of an unexpected type."""
+    if message.variable.name != requested.name:
+        return NoSuchVariable(
+            f"{message.variable.name} was granted where {requested.name} was requested"
+        )
+    if not requested.type_encoded or requested.type_encoded == encode_type(
+        message.variable.value_type
+    ):
         return None
-    return TypeMismatch(f"{asked.name} is of another type than asked for")
+    return TypeMismatch(f"{requested.name} is of another type than requested")
 
 
-def break_of(word: ContractGranted) -> LayoutError | None:
-    """Where one of its paths is none: channels lead from router to router, and pieces meet."""
-    for path in word.paths:
+def path_gap(message: ContractGranted) -> LayoutError | None:
+    """Return the error if a path has a gap between routers, channels or pieces."""
+    for path in message.paths:
         if any(len(piece.channel_ids) != len(piece.routers) - 1 for piece in path.pieces):
-            return LayoutError(f"{word.contract} was granted over routers without channels between")
+            return LayoutError(
+                f"{message.contract} was granted over routers without channels between them"
+            )
         for piece, after in pairwise(path.pieces):
             if piece.routers[-1] != after.routers[0]:
                 ends = f"{piece.routers[-1]} and {after.routers[0]}"
-                return LayoutError(f"{word.contract} was granted with a gap between {ends}")
+                return LayoutError(f"{message.contract} was granted with a gap between {ends}")
     return None
 
 
-def is_known(held: ContractGranted | None, word: ContractGranted) -> bool:
-    """Whether nothing is new in it: an owner says it again when other clouds lead it elsewhere."""
-    if held is None or word.generation > held.generation:
+def is_repeated(held: ContractGranted | None, message: ContractGranted) -> bool:
+    """Return whether the grant is old or repeated; owners also send it again with new paths."""
+    if held is None or message.generation > held.generation:
         return False
-    return word.generation < held.generation or structs.replace(word, term=held.term) == held
+    return message.generation < held.generation or structs.replace(message, term=held.term) == held
 
 
-def answers(asked: ContractAsked, word: ContractGranted) -> bool:
-    """Whether an owner that grants this has heard of what was asked.
+def answers_request(requested: ContractAsked, message: ContractGranted) -> bool:
+    """Return whether the owner had received the request when it sent this grant.
 
-    One that plans anew while a change is on its way to it grants the old quality once more, under
-    the very generation that the change has, perhaps.
+    An owner that plans again while a change is under way grants the old quality once more, possibly
+    under the generation of the change.
     """
-    return word.answered >= asked.generation and fits(asked, word)
+    return message.answered >= requested.generation and is_within_request(requested, message)
 
 
-def fits(asked: ContractAsked, word: ContractGranted) -> bool:
-    """Whether what is granted lies between what was desired and the worst acceptable.
+def is_within_request(requested: ContractAsked, message: ContractGranted) -> bool:
+    """Return whether the granted quality lies between the desired and the worst acceptable one.
 
-    All modes are granted as many paths as the one that desires most (ADR-0020).
+    All modes are granted as many paths as the mode that desires most (ADR-0020).
     """
     try:
-        band = band_of(asked.qos, word.variable.period)
+        band = band_of(requested.qos, message.variable.period)
     except IntervalNotSatisfiable:
         return False
-    if word.variable.is_replay:
+    if message.variable.is_replay:
         band = replay_band(band)
     most = max(qos.redundancy for qos in band.desired.values())
-    return band.desired.keys() == word.granted.keys() and all(
+    return band.desired.keys() == message.granted.keys() and all(
         band.worst[mode].redundancy <= qos.redundancy <= most
         and qos.every <= band.worst[mode].every
         and qos.latency_us <= band.worst[mode].latency_us
         and qos.priority == band.desired[mode].priority
-        for mode, qos in word.granted.items()
+        for mode, qos in message.granted.items()
     )

@@ -1,4 +1,4 @@
-"""Paths in pieces: what this cloud has of a contract, and the whole of it for its subscriber."""
+"""Paths of contracts across clouds: this cloud's segment, and the whole path for the subscriber."""
 
 from __future__ import annotations
 
@@ -21,29 +21,32 @@ if TYPE_CHECKING:
 
 
 def gate_channels(record: Subscribed) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The channels by which each path of a segment comes and goes; 0 at its own ends."""
-    none = (0,) * len(record.paths)
+    """Return the entry and exit channels of each path of a segment; 0 at the contract's ends."""
+    no_channels = (0,) * len(record.paths)
     entries = gates_used(record.entries, [path.routers[0] for path in record.paths])
     exits = gates_used(record.exits, [path.routers[-1] for path in record.paths])
-    return (entries or none), (exits or none)
+    return (entries or no_channels), (exits or no_channels)
 
 
 def is_disjoint(record: Subscribed) -> bool:
-    """Whether its paths share no router, nor a gate: unlike an edge's, its loss is not the ends'
-    own."""
+    """Return whether the paths share no router, including the routers of entries and exits.
+
+    A shared edge router of an end-point is allowed, because its loss also disconnects the
+    end-point.
+    """
     return record.is_node_disjoint and all(
         len({router for router, _ in gates}) == len(gates)
         for gates in (record.entries, record.exits)
     )
 
 
-def pieced_paths(
+def segmented_paths(
     cloud: str, record: Subscribed, ends_us: int, detection: Detection
 ) -> tuple[SegmentedPath, ...]:
-    """The paths of a segment, as its parent hears of them: without what the end-points take."""
+    """Return the paths of a segment for the parent, without the latency share of end-points."""
     entries, exits = gate_channels(record)
     found = []
-    for path, entry, leaving in zip(record.paths, entries, exits, strict=True):
+    for path, entry, exit_channel in zip(record.paths, entries, exits, strict=True):
         latency_us = max(0, path.latency_us - ends_us)
         piece = PathSegment(
             owner=cloud,
@@ -53,7 +56,7 @@ def pieced_paths(
             detection_ms=detection.on_channels(path.channel_ids),
         )
         found.append(
-            SegmentedPath(entry=entry, exit=leaving, latency_us=latency_us, pieces=(piece,))
+            SegmentedPath(entry=entry, exit=exit_channel, latency_us=latency_us, pieces=(piece,))
         )
     return tuple(found)
 
@@ -67,7 +70,7 @@ def whole_outcome(
     detection: Detection,
     failed: Collection[int] = (),
 ) -> GrantedOutcome:
-    """A contract as its subscriber sees it, under its own number; the last piece as it is now.
+    """Return the outcome of a contract for its subscriber, with the present paths of our segment.
 
     `failed` are the indices of the paths of our own segment that do not work.
     """
@@ -104,18 +107,21 @@ def _joined(index: int, latency_us: int, pieces: Sequence[PathSegment]) -> Grant
 
 
 def _own_path(path: SegmentedPath, segment: Subscribed | None) -> int | None:
-    """Which path of our own segment is the end of this one; None if that cannot be told."""
+    """Return the index of our segment's path that ends this path; None if unknown."""
     if segment is None or len(path.pieces) < 2:  # noqa: PLR2004 — a channel and what follows it.
         return None
-    come_by = path.pieces[-2].channel_ids[-1:]
+    # Two plans may order the paths differently; the entry channel identifies the path in both.
+    entry_channel = path.pieces[-2].channel_ids[-1:]
     entries, _ = gate_channels(segment)
-    return entries.index(come_by[0]) if come_by and come_by[0] in entries else None
+    return (
+        entries.index(entry_channel[0]) if entry_channel and entry_channel[0] in entries else None
+    )
 
 
 def current_pieces(
     path: SegmentedPath, segment: Subscribed | None, detection: Detection
 ) -> tuple[PathSegment, ...]:
-    """The pieces, the last as this cloud has it now: it may have been led another way."""
+    """Return the pieces, the last one with the present routers of our segment."""
     own = _own_path(path, segment)
     if segment is None or own is None:
         return path.pieces

@@ -1,13 +1,33 @@
-"""What a parent asks of this cloud for a contract across clouds: reserve, commit, release.
+"""Segments of contracts across clouds that this leaf broker holds for its parent.
 
-Each generation of a contract is a contract of its own here, so that moves, recovery and accounts
-are those of any other; only its ends are channels to other clouds, or one end-point.
+States of a segment, which is one generation of a contract:
+
+  none       --Reserve, paths found-->       reserved    sends Reserved
+  none       --Reserve, no paths-->          none        sends NotReserved
+  reserved   --Commit-->                     committed   sends SegmentUp when routers confirm
+  committed  --paths fail, cannot reroute->  broken      sends SegmentBroken
+  broken     --paths return-->               committed   sends SegmentRestored
+  committed  --rerouted-->                   committed   sends Reserved with is_moved
+  reserved   --Release-->                    none        sends Released
+  committed  --Release-->                    releasing   sends Released after release_after_ns
+
+Each segment is stored as a subscription of its own, so that moves, recovery and accounts treat it
+as any other; only its ends are channels to other clouds, or one end-point.
+
+Timeout: a segment whose routers do not confirm within `confirm_within_ns` is reported up if one
+path works without them, and otherwise waits on. There is no timeout for the parent: a reservation
+is held until the parent commits or releases it.
+
+Restart and lost session: reserved and committed segments are in the journal. After each join the
+broker sends all of them (SegmentsHeld) and their failures; the parent repeats what it has not seen
+answered. A repeated message gets the same answer. A full journal disk leaves a message unanswered,
+and the parent repeats it. A release under way is forgotten by a restart and repeated likewise.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import structs
 
@@ -22,7 +42,7 @@ from gridstat.broker.requests.outcomes import few_words, refused
 from gridstat.broker.requests.request_checks import check_identifier
 from gridstat.broker.requests.subscriptions import record_of, sources_of, targets_of
 from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
-from gridstat.broker.segments.segment_paths import gate_channels, is_disjoint, pieced_paths
+from gridstat.broker.segments.segment_paths import gate_channels, is_disjoint, segmented_paths
 from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
 from gridstat.model.errors import (
     GridStatError,
@@ -71,179 +91,200 @@ RELEASE_TIMER: Final = "release"
 ROUTERS_GONE: Final = "its routers are gone"
 
 
+class _DelayedRelease(NamedTuple):
+    """Release of a committed segment: when it is due, and the round of the last Release."""
+
+    due_ns: int
+    round: int
+
+
 class SegmentReservations:
-    """Whatever the parent says twice is answered twice alike, and once only done."""
+    """Answers the parent's messages about segments; a repeated message is answered alike, done
+    once."""
 
-    def __init__(self, context: BrokerContext, link: ParentSession, health: RouterHealth) -> None:
+    def __init__(
+        self, context: BrokerContext, session: ParentSession, health: RouterHealth
+    ) -> None:
         self._context = context
-        self._link = link
+        self._session = session
         self._health = health
-        self._requesting = SegmentRequests(context)
+        self._requests = SegmentRequests(context)
         self._releasing: set[tuple[str, int]] = set()
-        self._due: dict[tuple[str, int], int] = {}
-        """Released segments that are still carried, by when they go, in that order."""
-        self._due_rounds: dict[tuple[str, int], int] = {}
-        """Of those the round that the parent has said last."""
+        self._delayed_releases: dict[tuple[str, int], _DelayedRelease] = {}
+        """Released segments that are still carried, in the order of their due times."""
         self._broken: set[tuple[str, int]] = set()
-        self._awaited: set[int] = set()
-        """Committed segments that wait for their routers."""
+        self._awaiting_routers: set[int] = set()
+        """Identifiers of committed segments that wait for confirmations of their routers."""
 
-    # The parent's words.
+    # Messages of the parent.
 
-    def reserve(self, word: Reserve) -> None:
-        held = self._held(word.contract, word.generation)
+    def reserve(self, message: Reserve) -> None:
+        held = self._held(message.contract, message.generation)
         try:
             if held is not None:
-                self._reserve_again(held, word)
+                self._repeat_reserve(held, message)
                 return
-            self._answer_due((word.contract, word.generation))
-            answer = self._allocate(word)
+            self._answer_due_release((message.contract, message.generation))
+            answer = self._allocate(message)
         except GridStatError as error:
-            self._refuse(word, error)
+            self._refuse(message, error)
             return
         if isinstance(answer, Refusal):
-            self._refuse(word, answer)
+            self._refuse(message, answer)
             return
+        # The parent counts on what is Reserved, so the answer waits until the record is durable.
         self._context.commit(
             [answer],
-            lambda _: self._tell_reserved(answer, word.round),
-            lambda why: self._refuse(word, StorageFailed(f"nothing was changed: {why}")),
+            lambda _: self._send_reserved(answer, message.round),
+            lambda why: self._refuse(message, StorageFailed(f"nothing was changed: {why}")),
         )
 
-    def _reserve_again(self, held: Subscribed, word: Reserve) -> None:
-        is_leaving = self._due.pop((word.contract, word.generation), None) is not None
-        is_here = held.subscription_id in self._context.registry.subscriptions
-        if not is_leaving and is_here and self._requesting.is_met(held, word):
-            self._when_durable(partial(self._tell_reserved, held, word.round))
+    def _repeat_reserve(self, held: Subscribed, message: Reserve) -> None:
+        delayed = self._delayed_releases.pop((message.contract, message.generation), None)
+        is_placed = held.subscription_id in self._context.registry.subscriptions
+        if delayed is None and is_placed and self._requests.matches(held, message):
+            self._send_when_durable(partial(self._send_reserved, held, message.round))
         else:
-            self._reserve_anew(held, word, is_released=is_leaving)
+            self._replace_held(held, message, delayed)
 
-    def _reserve_anew(self, held: Subscribed, word: Reserve, *, is_released: bool) -> None:
-        """What is held was released, or has no place, or an earlier life of the parent asked for
-        something else."""
-        key = word.contract, word.generation
-        released_round = self._due_rounds.pop(key, 0)
+    def _replace_held(
+        self, held: Subscribed, message: Reserve, delayed: _DelayedRelease | None
+    ) -> None:
+        """Replace a held segment that is being released, has no paths, or was reserved for another
+        request.
+
+        A restarted parent may request something else under a generation that it used before.
+        """
+        key = message.contract, message.generation
         if not held.is_reserved:
-            self._releasing.add(key)
+            self._releasing.add(key)  # The parent must not receive this end as a failure.
 
-        def gone(_: Applied) -> None:
-            if is_released:
-                self._tell_released(key, released_round)
-            self.reserve(word)
+        def released(_: Applied) -> None:
+            if delayed is not None:
+                self._send_released(key, delayed.round)
+            self.reserve(message)
 
         def failed(why: str) -> None:
             self._releasing.discard(key)
-            if is_released:
-                self._give_back_later(key, released_round)
-            self._refuse(word, StorageFailed(f"nothing was changed: {why}"))
+            if delayed is not None:
+                self._release_later(key, delayed.round)
+            self._refuse(message, StorageFailed(f"nothing was changed: {why}"))
 
-        leaving = [Unsubscribed(subscription_id=held.subscription_id)]
-        self._context.commit(leaving, gone, failed)
+        operations = [Unsubscribed(subscription_id=held.subscription_id)]
+        self._context.commit(operations, released, failed)
 
-    def commit(self, word: Commit) -> None:
-        held = self._held(word.contract, word.generation)
+    def commit(self, message: Commit) -> None:
+        held = self._held(message.contract, message.generation)
         if held is None:
-            self._tell_broken(word.contract, word.generation, "it is not held here any more")
+            self._send_broken(message.contract, message.generation, "the segment is not held here")
             return
         if not held.is_reserved:
-            self._when_durable(partial(self._await_routers, held.subscription_id))
+            # A repeated Commit: SegmentUp may be lost, or the routers have not confirmed yet.
+            self._send_when_durable(partial(self._await_routers, held.subscription_id))
             return
         self._context.commit(
             [SegmentCommitted(subscription_id=held.subscription_id)],
             lambda _: self._await_routers(held.subscription_id),
-            self._later,
+            self._await_repeat,
         )
 
-    def release(self, word: Release) -> None:
-        """Give it back; what was committed a little later, for events are on their way on it."""
-        key = word.contract, word.generation
+    def release(self, message: Release) -> None:
+        """Release a segment: a reserved one now, a committed one later, since events may be under
+        way."""
+        key = message.contract, message.generation
         held = self._held(*key)
         if held is None:
-            self._when_durable(partial(self._tell_released, key, word.round))
+            self._send_when_durable(partial(self._send_released, key, message.round))
         elif held.is_reserved:
-            self._give_back({key: word.round})
+            self._release_now({key: message.round})
         else:
-            self._give_back_later(key, word.round)
+            self._release_later(key, message.round)
 
     def release_due(self) -> None:
-        """Give back what was released so long ago."""
-        due = [key for key, due_ns in self._due.items() if due_ns <= self._context.now_ns]
-        for key in due:
-            del self._due[key]
-        self._give_back({key: self._due_rounds.pop(key, 0) for key in due})
+        """Release the segments whose time has come."""
+        now_ns = self._context.now_ns
+        due = [key for key, delayed in self._delayed_releases.items() if delayed.due_ns <= now_ns]
+        self._release_now({key: self._delayed_releases.pop(key).round for key in due})
         self._set_timer()
 
-    def _answer_due(self, key: tuple[str, int]) -> None:
-        """What was to go later has ended before; it must not take a newer one of its name along."""
-        if self._due.pop(key, None) is not None:
-            round_ = self._due_rounds.pop(key, 0)
-            self._when_durable(partial(self._tell_released, key, round_))
+    def _answer_due_release(self, key: tuple[str, int]) -> None:
+        """Answer a delayed release of a segment that has ended meanwhile.
 
-    def _give_back_later(self, key: tuple[str, int], round_: int) -> None:
-        """The round that the parent has said last is the one that is answered."""
-        self._due_rounds[key] = round_
-        if key not in self._due:
-            self._due[key] = self._context.now_ns + self._context.settings.release_after_ns
-            self._set_timer()
+        The due release must not end a newer segment of the same key.
+        """
+        delayed = self._delayed_releases.pop(key, None)
+        if delayed is not None:
+            self._send_when_durable(partial(self._send_released, key, delayed.round))
 
-    def _give_back(self, keys: Mapping[tuple[str, int], int]) -> None:
-        """By key the round that is answered."""
+    def _release_later(self, key: tuple[str, int], round_: int) -> None:
+        """Schedule a release; the answer carries the round of the last Release received."""
+        known = self._delayed_releases.get(key)
+        if known is not None:  # A repeated Release changes the round, and never the due time.
+            self._delayed_releases[key] = known._replace(round=round_)
+            return
+        due_ns = self._context.now_ns + self._context.settings.release_after_ns
+        self._delayed_releases[key] = _DelayedRelease(due_ns, round_)
+        self._set_timer()
+
+    def _release_now(self, keys: Mapping[tuple[str, int], int]) -> None:
+        """Release segments, given the round to answer for each key."""
         numbers = [self._context.registry.tree.segment(*key) for key in keys]
         operations = [Unsubscribed(subscription_id=number) for number in numbers if number]
         self._releasing.update(key for key in keys if self._is_committed(*key))
 
         def done(_: Applied) -> None:
             for key, round_ in keys.items():
-                self._tell_released(key, round_)
+                self._send_released(key, round_)
 
         if keys:
-            self._context.commit(operations, done, partial(self._not_released, keys))
+            self._context.commit(operations, done, partial(self._release_failed, keys))
 
     def _set_timer(self) -> None:
-        if self._due:
-            first_ns = next(iter(self._due.values()))
-            self._context.set_timer(RELEASE_TIMER, first_ns - self._context.now_ns)
+        if self._delayed_releases:
+            first = next(iter(self._delayed_releases.values()))
+            self._context.set_timer(RELEASE_TIMER, first.due_ns - self._context.now_ns)
 
-    def tell_held(self) -> None:
-        """After a join: all that is held, by pages, and what of it does not work."""
+    def send_held(self) -> None:
+        """Send all held segments after a join, in pages, and the failures among them."""
         held = sorted(
             self._context.registry.segments(),
             key=lambda record: (record.contract, record.segment_generation),
         )
-        for page in pages_of_held(self._link.term, held):
-            self._link.tell(page)
+        for page in pages_of_held(self._session.term, held):
+            self._session.send(page)
         for record in held:
             found = self._context.registry.subscriptions.get(record.subscription_id)
             if found is None:
-                self._tell_homeless(record)
+                self._send_homeless_broken(record)
             elif found.troubles:
                 self.segment_changed(found)
             else:
-                self._tell_if_moved(record)
+                self._send_if_moved(record)
 
-    # What happens to a segment.
+    # Changes of held segments, reported by recovery and by the registry.
 
     def segment_changed(self, found: Subscription) -> None:
-        """It is led another way, has lost paths that cannot be led round here, or has them back."""
+        """Report a segment that was rerouted, lost paths that cannot be rerouted here, or is
+        restored."""
         record = found.record
         key = record.contract, record.segment_generation
         if record.is_reserved:
             return
-        self._tell_if_moved(record)
+        self._send_if_moved(record)
         if not found.troubles:
             if key in self._broken:
                 self._broken.discard(key)
-                self._link.tell(
-                    SegmentRestored(term=self._link.term, contract=key[0], generation=key[1])
+                self._session.send(
+                    SegmentRestored(term=self._session.term, contract=key[0], generation=key[1])
                 )
             return
         self._broken.add(key)
         entries, exits = gate_channels(record)
         failed = self._health.failed_paths(record)
         gates = {gates[index] for index in failed for gates in (entries, exits)}
-        self._link.tell(
+        self._session.send(
             SegmentBroken(
-                term=self._link.term,
+                term=self._session.term,
                 contract=key[0],
                 generation=key[1],
                 reason="; ".join(few_words(found.troubles))[:REASON_LENGTH_MAX],
@@ -252,51 +293,55 @@ class SegmentReservations:
         )
 
     def failed_paths(self, record: Subscribed) -> list[int]:
-        """The indices of a segment's paths that do not work at the moment."""
+        """Return the indices of a segment's paths that do not work at the moment."""
         return sorted({*self._health.failed_paths(record), *self._health.refused_paths(record)})
 
     def segment_ended(self, contract: str, generation: int, name: str) -> None:
-        """A committed segment is gone; `name` is its variable, if that is published here."""
+        """Report the end of a segment that the parent did not release.
+
+        `name` is its variable, if the variable is published in this cloud.
+        """
         key = contract, generation
         self._broken.discard(key)
+        # Only an end that the parent did not order concerns the parent.
         if key in self._releasing:
             self._releasing.discard(key)
             return
         registry = self._context.registry
         if contract_number(registry.cloud, contract):
-            return  # Its subscriber has ended it, and the parent hears that of the contract.
+            return  # Its subscriber ended the contract, and EndContract reports that.
         is_over = bool(name) and name not in registry.publications
         reason = f"nobody publishes {name} any more" if is_over else ROUTERS_GONE
-        self._tell_broken(contract, generation, reason, is_over=is_over)
+        self._send_broken(contract, generation, reason, is_over=is_over)
 
-    # SegmentReservations.
+    # Records.
 
     def _held(self, contract: str, generation: int) -> Subscribed | None:
         registry = self._context.registry
         return registry.contract(registry.tree.segment(contract, generation))
 
     def _is_committed(self, contract: str, generation: int) -> bool:
-        """Of one that is, and of no other, the end is news."""
+        """Return whether the segment is committed; only then does its end concern the parent."""
         held = self._held(contract, generation)
         return held is not None and not held.is_reserved
 
-    def _allocate(self, word: Reserve) -> Subscribed | Refusal:
-        request = self._requesting.request(word)
+    def _allocate(self, message: Reserve) -> Subscribed | Refusal:
+        request = self._requests.request(message)
         answer = self._context.reservations.allocate(request)
         if isinstance(answer, Refusal):
             return answer
         registry = self._context.registry
-        registry.next_subscription_id()
+        registry.next_subscription_id()  # The request used the next number tentatively.
         record = structs.replace(
             record_of(answer),
-            contract=word.contract,
-            segment_generation=word.generation,
+            contract=message.contract,
+            segment_generation=message.generation,
             entries=request.entries,
             exits=request.exits,
             is_reserved=True,
-            foreign=request.variable if word.entries else None,
+            foreign=request.variable if message.entries else None,
         )
-        refusal = unfit(record)
+        refusal = segment_refusal(record)
         if refusal is not None:
             self._context.reservations.release(record.subscription_id)
         return refusal or record
@@ -306,10 +351,10 @@ class SegmentReservations:
     def _await_routers(self, number: int) -> None:
         found = self._context.registry.subscriptions.get(number)
         if found is None and (homeless := self._context.registry.homeless.get(number)) is not None:
-            self._tell_homeless(homeless)
-        if found is None or number in self._awaited:
+            self._send_homeless_broken(homeless)
+        if found is None or number in self._awaiting_routers:
             return
-        self._awaited.add(number)
+        self._awaiting_routers.add(number)
         record = found.record
         self._context.tables.await_confirmations(
             routers_of((record,)),
@@ -319,61 +364,64 @@ class SegmentReservations:
         )
 
     def _confirmed(self, record: Subscribed, waiting: Confirmation) -> None:
-        """It is up if one of its paths is: the parent then lets go of what came before it.
+        """Report the segment as up if one of its paths works without the silent and refusing
+        routers.
 
-        Silence is waited out. A refusal is led round by recovery, or told as broken; once it is
-        over, the parent's next word to commit finds that.
+        The parent then releases the previous generation. If only silent routers are in the way, the
+        broker waits on. Recovery reroutes around refusing routers, or reports the segment as
+        broken; if the segment has ended, the parent's next Commit is answered with that.
         """
-        self._awaited.discard(record.subscription_id)
+        self._awaiting_routers.discard(record.subscription_id)
         found = self._context.registry.subscriptions.get(record.subscription_id)
         if found is None:
             return
         refusing = self._context.tables.refusing(record.variable_id, routers_of((record,)))
         silent = refusing.union(waiting.silent)
-        is_moved = found.record is not record
+        is_moved = found.record is not record  # Recovery rerouted it while the routers confirmed.
+        # Silent routers may confirm yet; refusing ones never do, and recovery avoids them.
         if is_moved or (
             has_confirmed_path(record, refusing) and not has_confirmed_path(record, silent)
         ):
             self._await_routers(record.subscription_id)
         elif has_confirmed_path(record, silent):
-            self._tell_up(found, silent)
+            self._send_up(found, silent)
         if found.troubles:
             self.segment_changed(found)
 
-    def _tell_up(self, found: Subscription, silent: Set[str]) -> None:
-        self._tell_if_moved(found.record)
-        words = [f"router {name} has not confirmed its part yet" for name in sorted(silent)]
-        self._link.tell(
+    def _send_up(self, found: Subscription, silent: Set[str]) -> None:
+        self._send_if_moved(found.record)
+        late = [f"router {name} has not confirmed its part yet" for name in sorted(silent)]
+        self._session.send(
             SegmentUp(
-                term=self._link.term,
+                term=self._session.term,
                 contract=found.record.contract,
                 generation=found.record.segment_generation,
-                degraded=few_words((*found.troubles, *words)),
+                degraded=few_words((*found.troubles, *late)),
             )
         )
 
     # Answers.
 
-    def _when_durable(self, say: Callable[[], None]) -> None:
-        """What is said may rest on operations that are still on their way to the disk."""
+    def _send_when_durable(self, send: Callable[[], None]) -> None:
+        """Send once all pending operations are durable, since the message may depend on them."""
         if self._context.pending_count:
-            self._context.commit((), lambda _: say(), self._later)
+            self._context.commit((), lambda _: send(), self._await_repeat)
         else:
-            say()
+            send()
 
-    def _tell_reserved(
+    def _send_reserved(
         self, record: Subscribed, round_: int = 0, *, is_moved: bool = False
     ) -> None:
         key = record.contract, record.segment_generation
         if self._context.registry.tree.segment(*key) != record.subscription_id:
-            return  # Given back while it was written; what is held instead has its own answer.
+            return  # Released while it was written; a segment held instead has its own answer.
         ends_us = self._context.reservations.resources.ends_us
-        self._link.tell(
+        self._session.send(
             Reserved(
-                term=self._link.term,
+                term=self._session.term,
                 contract=record.contract,
                 generation=record.segment_generation,
-                paths=pieced_paths(
+                paths=segmented_paths(
                     self._context.registry.cloud, record, ends_us, self._context.detection
                 ),
                 is_node_disjoint=is_disjoint(record),
@@ -382,25 +430,26 @@ class SegmentReservations:
             )
         )
 
-    def _tell_if_moved(self, record: Subscribed) -> None:
-        """It is not as it was when the parent decided: what that promises may be less now."""
+    def _send_if_moved(self, record: Subscribed) -> None:
+        """Send the paths of a committed segment that has moved: the parent's plan may promise less
+        now."""
         if record.generation and not record.is_reserved:
-            self._when_durable(partial(self._tell_reserved, record, is_moved=True))
+            self._send_when_durable(partial(self._send_reserved, record, is_moved=True))
 
-    def _refuse(self, word: Reserve, error: GridStatError | Refusal) -> None:
-        self._link.tell(not_reserved(self._link.term, word, error))
+    def _refuse(self, message: Reserve, error: GridStatError | Refusal) -> None:
+        self._session.send(not_reserved(self._session.term, message, error))
 
-    def _tell_released(self, key: tuple[str, int], round_: int) -> None:
-        self._link.tell(
-            Released(term=self._link.term, contract=key[0], generation=key[1], round=round_)
+    def _send_released(self, key: tuple[str, int], round_: int) -> None:
+        self._session.send(
+            Released(term=self._session.term, contract=key[0], generation=key[1], round=round_)
         )
 
-    def _tell_broken(
+    def _send_broken(
         self, contract: str, generation: int, reason: str, *, is_over: bool = False
     ) -> None:
-        self._link.tell(
+        self._session.send(
             SegmentBroken(
-                term=self._link.term,
+                term=self._session.term,
                 contract=contract,
                 generation=generation,
                 reason=reason,
@@ -408,83 +457,85 @@ class SegmentReservations:
             )
         )
 
-    def _tell_homeless(self, record: Subscribed) -> None:
-        """It is held, and leads nowhere until it has found a place."""
+    def _send_homeless_broken(self, record: Subscribed) -> None:
+        """Report a committed segment without paths as broken; it is held until paths are found
+        again."""
         if not record.is_reserved:
             key = record.contract, record.segment_generation
             self._broken.add(key)
-            self._tell_broken(*key, ROUTERS_GONE)
+            self._send_broken(*key, ROUTERS_GONE)
 
-    def _not_released(self, keys: Iterable[tuple[str, int]], _: str) -> None:
-        """The disk is full: the parent says it again."""
+    def _release_failed(self, keys: Iterable[tuple[str, int]], _: str) -> None:
+        """Handle a full disk: the parent repeats the Release."""
         self._releasing.difference_update(keys)
 
-    def _later(self, _: str) -> None:
-        """The disk is full: the parent is not answered, and says it again."""
+    def _await_repeat(self, _: str) -> None:
+        """Leave a message unanswered because the disk is full; the parent repeats it."""
 
 
-# What a parent wants reserved, as a request to this cloud's own allocation.
+# Conversion of a Reserve message into a request to this cloud's own allocation.
 
 
 class SegmentRequests:
-    """Nothing is changed here; what is not as the parent believes is said."""
+    """Checks Reserve messages against this cloud and converts them; changes nothing."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
-    def request(self, word: Reserve) -> AllocationRequest:
-        """Raises what stands against it."""
+    def request(self, message: Reserve) -> AllocationRequest:
+        """Return the allocation request; raise the refusal."""
         registry = self._context.registry
-        self._check_modes(word)
-        counts = {len(gates) for gates in (word.entries, word.exits) if gates}
+        self._check_modes(message)
+        counts = {len(gates) for gates in (message.entries, message.exits) if gates}
         if len(counts) != 1 or not 1 <= max(counts) <= REDUNDANCY_MAX:
-            raise LayoutError("a segment enters or leaves by 1 to 4 gates, by as many as it has")
-        entries = self._gates(word.entries, is_entry=True)
-        exits = self._gates(word.exits, is_entry=False)
+            raise LayoutError("a segment has 1 to 4 gates, and as many entries as exits")
+        entries = self._gates(message.entries, is_entry=True)
+        exits = self._gates(message.exits, is_entry=False)
         if entries:
-            check_identifier(registry, self._context.reservations.resources, word.variable)
+            check_identifier(registry, self._context.reservations.resources, message.variable)
             sources = routers_at(entries)
         else:
-            publication = registry.publications.get(word.variable.name)
-            if publication is None or publication.variable != word.variable:
-                raise NoSuchVariable(f"nobody publishes {word.variable.name} as it was")
+            publication = registry.publications.get(message.variable.name)
+            if publication is None or publication.variable != message.variable:
+                raise NoSuchVariable(f"{message.variable.name} is not published as requested")
             sources = sources_of(registry, publication)
-        targets = routers_at(exits) if exits else self._targets(word)
+        targets = routers_at(exits) if exits else self._targets(message)
         return AllocationRequest(
             subscription_id=registry.subscription_id_last + 1,
-            variable=word.variable,
+            variable=message.variable,
             sources=same(sources),
             targets=same(targets),
-            qos=self._quality(word.granted, max(counts)),
-            subscriber="" if exits else word.subscriber,
+            qos=self._quality(message.granted, max(counts)),
+            subscriber="" if exits else message.subscriber,
             entries=entries,
             exits=exits,
         )
 
-    def _check_modes(self, word: Reserve) -> None:
-        """Refuse undefined modes, but for a contract of an older release that is planned anew.
+    def _check_modes(self, message: Reserve) -> None:
+        """Refuse undefined modes, except those of the generation that this one replaces.
 
-        The replaced generation tells its modes. Where this cloud holds nothing of it, its owner is
-        believed.
+        An older release may have granted undefined modes. If this cloud does not hold the replaced
+        generation, the owner is trusted.
         """
-        modes = set(word.granted)
-        if word.replaces >= 0:
+        modes = set(message.granted)
+        if message.replaces >= 0:
             registry = self._context.registry
-            number = registry.tree.segment(word.contract, word.replaces)
+            number = registry.tree.segment(message.contract, message.replaces)
             held = registry.subscriptions.get(number)
             modes = set() if held is None else modes - held.record.granted.keys()
         check_modes_defined(modes, self._context.settings.modes_defined)
 
-    def is_met(self, record: Subscribed, word: Reserve) -> bool:
-        """Whether a segment that is held is what is asked; the parent may be in another life."""
-        counts = max(len(word.entries), len(word.exits))
+    def matches(self, record: Subscribed, message: Reserve) -> bool:
+        """Return whether a held segment is the requested one; a restarted parent may request
+        another."""
+        counts = max(len(message.entries), len(message.exits))
         return (
-            record.name == word.variable.name
-            and record.foreign in {None, word.variable}
-            and record.subscriber == ("" if word.exits else word.subscriber)
-            and record.qos == self._quality(word.granted, counts)
-            and set(record.entries) == {(gate.router, gate.channel_id) for gate in word.entries}
-            and set(record.exits) == {(gate.router, gate.channel_id) for gate in word.exits}
+            record.name == message.variable.name
+            and record.foreign in {None, message.variable}
+            and record.subscriber == ("" if message.exits else message.subscriber)
+            and record.qos == self._quality(message.granted, counts)
+            and set(record.entries) == {(gate.router, gate.channel_id) for gate in message.entries}
+            and set(record.exits) == {(gate.router, gate.channel_id) for gate in message.exits}
         )
 
     def _gates(self, gates: tuple[Gate, ...], *, is_entry: bool) -> tuple[tuple[str, int], ...]:
@@ -499,24 +550,28 @@ class SegmentRequests:
                 raise NoSuchChannel(f"no channel {gate.channel_id} is open at {gate.router}")
         return same(tuple((gate.router, gate.channel_id) for gate in gates))
 
-    def _targets(self, word: Reserve) -> tuple[str, ...]:
+    def _targets(self, message: Reserve) -> tuple[str, ...]:
         registry = self._context.registry
-        number = contract_number(registry.cloud, word.contract)
-        asked = registry.tree.asked.get(number)
-        if asked is None or asked.is_ending or asked.record.subscriber != word.subscriber:
-            raise NoSuchSubscription(f"{word.subscriber} does not wait for {word.contract}")
-        endpoint = registry.endpoints.get(word.subscriber)
+        number = contract_number(registry.cloud, message.contract)
+        requested = registry.tree.asked.get(number)
+        if (
+            requested is None
+            or requested.is_ending
+            or requested.record.subscriber != message.subscriber
+        ):
+            raise NoSuchSubscription(f"{message.subscriber} has not requested {message.contract}")
+        endpoint = registry.endpoints.get(message.subscriber)
         if endpoint is None:
-            raise NotAttached(f"{word.subscriber} is not attached to cloud {registry.cloud}")
+            raise NotAttached(f"{message.subscriber} is not attached to cloud {registry.cloud}")
         return targets_of(endpoint)
 
     def _quality(self, granted: dict[int, Qos], paths: int) -> ModalQos:
-        """One definite quality, with what end-points take added to its latency.
+        """Return the requested quality with the end-points' share added to its latency.
 
-        All modes use all paths: which of them is the first is not the same in every cloud.
+        All modes use all paths, since the order of the paths may differ between clouds.
         """
         ends_us = self._context.reservations.resources.ends_us
-        asked = ModalQos(
+        requested = ModalQos(
             {
                 mode: QosRequest(
                     every=qos.every,
@@ -527,42 +582,42 @@ class SegmentRequests:
                 for mode, qos in granted.items()
             }
         )
-        return same_qos(asked)
+        return same_qos(requested)
 
 
-def unfit(record: Subscribed) -> Refusal | None:
-    """Why paths that were found cannot be a segment."""
+def segment_refusal(record: Subscribed) -> Refusal | None:
+    """Return the reason why allocated paths cannot be a segment, if there is one."""
     if not uses_its_gates(record):
         return Refusal.of(
             RedundancyNotSatisfiable,
-            "no disjoint ways lead from each of the entries and to each of the exits",
+            "no disjoint paths join each entry and each exit",
         )
     if len(terms_of(record.granted, 0)) > TERMS_MAX:
-        words = f"over its modes a subscription has at most {TERMS_MAX} qualities"
-        return Refusal(LayoutError.code, words)
+        late = f"over its modes a subscription has at most {TERMS_MAX} qualities"
+        return Refusal(LayoutError.code, late)
     return None
 
 
-# What a parent is told of segments, in its own words.
+# Messages to the parent.
 
 PAGE_MAX: Final = 1_000
 _LIMITS: Final = {limit.value.code: limit.name for limit in Limit}
 
 
-def not_reserved(term: int, word: Reserve, error: GridStatError | Refusal) -> NotReserved:
-    """A refusal, with the limit that was met in the way."""
+def not_reserved(term: int, message: Reserve, error: GridStatError | Refusal) -> NotReserved:
+    """Return the refusal with the kind of the limit that was reached."""
     return NotReserved(
         term=term,
-        contract=word.contract,
-        generation=word.generation,
+        contract=message.contract,
+        generation=message.generation,
         refused=refused(error),
         limit=_LIMITS.get(error.code, ""),
-        round=word.round,
+        round=message.round,
     )
 
 
 def pages_of_held(term: int, records: Sequence[Subscribed]) -> list[SegmentsHeld]:
-    """All that is held; one page at least, for also that nothing is has to be told."""
+    """Return the list of held segments in pages; at least one, since an empty list matters too."""
     held = [
         HeldSegment(
             contract=record.contract,

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.model.paths import Found, disjoint_paths
 from gridstat.model.paths.graph import Arc, PathGraph
-from gridstat.net.command.message_pages import Arriving, pages_of_abstract_links
+from gridstat.net.command.message_pages import PageAssembler, pages_of_abstract_links
 from gridstat.net.command.segment_messages import Nearness
 from gridstat.net.command.tree_messages import (
     BORDERS_MAX,
-    LATENCY_TOLD_MAX,
+    REPORTED_LATENCY_US_MAX,
     AbstractLink,
     AbstractLinksReported,
     Trap,
@@ -51,7 +51,7 @@ REPORT_CHANGE_DIVISOR: Final = 10
 ABSTRACT_LINKS_TIMER: Final = "abstract_links"
 EDGES_PER_CALL_MAX: Final = 500_000
 """Maximum number of edges examined in one call for the report to the parent."""
-_FAR_US: Final = LATENCY_TOLD_MAX
+_FAR_US: Final = REPORTED_LATENCY_US_MAX
 
 Distances = dict[str, int]
 Free = tuple[dict[int, int] | None, dict[int, int] | None]
@@ -71,7 +71,7 @@ class BorderGraph:
     def __init__(self, context: TreeContext, borders: TreeBorders) -> None:
         self._context = context
         self._borders = borders
-        self._arriving: dict[str, Arriving[AbstractLink]] = {}
+        self._arriving: dict[str, PageAssembler[AbstractLink]] = {}
         self._abstract_links: dict[str, dict[tuple[str, str], AbstractLink]] = {}
         self._traps: dict[str, frozenset[tuple[frozenset[str], frozenset[str]]]] = {}
         self._version = 0
@@ -94,7 +94,7 @@ class BorderGraph:
 
     def receive(self, child: str, message: AbstractLinksReported) -> bool:
         """Take one page of a child's report; return True once the report is complete."""
-        arriving = self._arriving.setdefault(child, Arriving(BORDERS_MAX**2))
+        arriving = self._arriving.setdefault(child, PageAssembler(BORDERS_MAX**2))
         whole = arriving.take(message.page, message.abstract_links, is_last=message.is_last)
         if whole is None:
             return False
@@ -198,7 +198,7 @@ class BorderGraph:
                 if router in reached
             ]
             if (
-                sums and min(sums) <= LATENCY_TOLD_MAX
+                sums and min(sums) <= REPORTED_LATENCY_US_MAX
             ):  # The parent refuses a larger value as malformed.
                 found.append(Nearness(router=border, latency_us=min(sums)))
         return tuple(found)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import structs
 
 from gridstat.broker.tables.router_orders import PROBED_VERSION_MIN
-from gridstat.net.command.message_pages import Arriving, pages_of_borders
+from gridstat.net.command.message_pages import PageAssembler, pages_of_borders
 from gridstat.net.command.tree_messages import (
     BORDER_CHANNELS_MAX,
     BORDERS_MAX,
@@ -62,7 +62,7 @@ class TreeBorders:
         self._listener = listener
         self._reported: dict[str, BorderReported] = {}
         self._open_above: dict[int, BorderChannel] = {}
-        self._arriving: Arriving[BorderChannel] = Arriving(BORDER_CHANNELS_MAX)
+        self._arriving: PageAssembler[BorderChannel] = PageAssembler(BORDER_CHANNELS_MAX)
         self._is_above_whole = not context.has_parent
         self._whole_at: set[str] = set()
         self._routers: dict[str, list[str]] = {}

@@ -46,7 +46,7 @@ LENGTH_MAX: Final = 2**16 - 1
 
 @dataclass(frozen=True, slots=True)
 class Datagram:
-    """A datagram that was checked to its end; the events are windows into its bytes."""
+    """A checked datagram; the events are windows into its bytes."""
 
     channel_id: int
     counter: int
@@ -56,16 +56,16 @@ class Datagram:
 
     @property
     def is_probe(self) -> bool:
-        """Whether it is but a sign of life."""
+        """True for a datagram without events, which only shows that the channel works."""
         return not self.events
 
 
 def decode_datagram(
     raw: bytes | bytearray | memoryview, versions: Collection[int] = VERSIONS
 ) -> Datagram:
-    """Header and events, or `Malformed` for the whole of it, if its version is not one of these.
+    """Decode header and events; raise `Malformed` if any part is wrong or of another version.
 
-    The order of the tests is part of the format: each bad datagram is counted once, under the
+    The order of the checks is part of the format: each bad datagram is counted once, under the
     first reason that holds, by the compiled core and here alike.
     """
     received = len(raw)
@@ -90,9 +90,10 @@ def encode_datagram(
     padded_bytes: int = 0,
     version: int = VERSION_PLAIN,
 ) -> bytes:
-    """Events in one datagram, filled with zeros up to `padded_bytes` if that is more.
+    """Encode events as one datagram, filled with zeros up to `padded_bytes` if that is more.
 
-    From version 2 on there may be none: `encode_datagram(3, 1, events=(), version=2)` is a probe.
+    A datagram of version 2 may have no events: `encode_datagram(3, 1, events=(), version=2)` is a
+    probe.
     """
     body = b"".join(events)
     length = HEADER_BYTES + len(body)
@@ -113,13 +114,13 @@ def encode_datagram(
 
 
 def _length_min(version: int, length: int) -> int:
-    """The least that `length` may be; a probe is a header alone, and nothing in between."""
+    """Return the least valid length: a header alone for a probe, else header and one event."""
     is_probe = version >= VERSION_WITH_PROBES and length == HEADER_BYTES
     return HEADER_BYTES if is_probe else HEADER_BYTES + EVENT_BYTES
 
 
 def agreed_version(theirs: Collection[int], ours: Collection[int] = VERSIONS) -> int:
-    """The version that both ends of a new channel will speak: the highest that both know."""
+    """Return the version for a new channel: the highest that both ends know."""
     common = set(theirs) & set(ours)
     if not common:
         raise NoCommonVersion(f"they speak {sorted(theirs)}, we speak {sorted(ours)}")

@@ -41,7 +41,7 @@ EVENT_BYTES_MAX: Final = EVENT_BYTES + 255 * OPTION_BYTES
 
 
 class EventView(NamedTuple):
-    """One event where it lies; `payload` and `raw` are windows into the datagram, not copies."""
+    """One event in place; `payload` and `raw` are windows into the datagram, not copies."""
 
     created_ns: int
     variable_id: int
@@ -55,12 +55,12 @@ class EventView(NamedTuple):
 def flag_byte(
     time_quality: TimeQuality = TimeQuality.GOOD, flags: EventFlag = EventFlag.NONE
 ) -> int:
-    """The one byte that time quality and flags share."""
+    """Return the byte that time quality and flags share."""
     return int(time_quality) | (int(flags) & _FLAG_BITS)
 
 
 def encode_event(event: StatusEvent) -> bytes:
-    """The event's bytes; every `StatusEvent` has some."""
+    """Encode an event."""
     head = _HEAD.pack(
         event.created_ns,
         event.variable_id,
@@ -72,7 +72,7 @@ def encode_event(event: StatusEvent) -> bytes:
 
 
 def decode_event(raw: bytes | bytearray | memoryview) -> StatusEvent:
-    """The one event that these bytes are, copied out of them."""
+    """Decode exactly one event, copied out of the bytes."""
     views = tuple(walk_events(raw))
     if len(views) != 1:
         raise MalformedOption(f"{len(raw)} bytes are {len(views)} events, not one")
@@ -80,7 +80,7 @@ def decode_event(raw: bytes | bytearray | memoryview) -> StatusEvent:
 
 
 def status_event(view: EventView) -> StatusEvent:
-    """A copy of the event that outlives its datagram."""
+    """Return a copy of the event, independent of its datagram."""
     return StatusEvent(
         created_ns=view.created_ns,
         variable_id=VariableId(view.variable_id),
@@ -92,10 +92,10 @@ def status_event(view: EventView) -> StatusEvent:
 
 
 def walk_events(raw: bytes | bytearray | memoryview) -> Iterator[EventView]:
-    """Event after event without copying; raises where one does not fit into what is left.
+    """Yield one event after another without copying; raise if one does not fit into the rest.
 
-    A lie in an option count misaligns everything behind it (S0 §10.2.1), so whoever walks a
-    datagram must finish the walk before using any of its events.
+    A wrong option count misaligns everything behind it (S0 §10.2.1), so a caller must finish the
+    walk before it uses any of the events.
     """
     window = memoryview(raw)
     total = len(window)

@@ -59,14 +59,14 @@ _FIELD_CODE: Final[Mapping[FieldKind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a subscriber reads out of an event: the value, and the derived values by name."""
+    """Contents of an event for a subscriber: the value, and the derived values by name."""
 
     value: Value
     derived: Mapping[str, Scalar]
 
 
 class ValueCodec:
-    """Marshals the values of one variable; all of its events have `payload_bytes` bytes."""
+    """Encodes the values of one variable; all of its events have `payload_bytes` bytes."""
 
     def __init__(self, variable: StatusVariable) -> None:
         self._variable = variable
@@ -75,7 +75,7 @@ class ValueCodec:
         assert self.payload_bytes == VALUE_BYTES + OPTION_BYTES * variable.option_count
 
     def encode(self, value: Value, derived: Sequence[Scalar] = ()) -> bytes:
-        """The payload of an event with this value, its derived values in registered order."""
+        """Encode the payload of an event, its derived values in registered order."""
         declared = self._variable.derived
         if len(derived) != len(declared):
             raise LayoutError(f"{len(derived)} derived values, {len(declared)} are registered")
@@ -89,7 +89,7 @@ class ValueCodec:
             raise LayoutError(f"{self._variable.name}: {problem}") from problem
 
     def decode(self, payload: bytes | memoryview) -> Reading:
-        """The value and derived values in a payload of this variable's type."""
+        """Decode a payload of this variable's type."""
         if len(payload) != self.payload_bytes:
             raise MalformedOption(
                 f"{self._variable.name} has payloads of {self.payload_bytes} bytes,"
@@ -145,7 +145,7 @@ def _names(record: RecordType) -> set[str]:
 
 
 def _checked(number: FieldValue, kind: BuiltinType, name: str) -> Scalar:
-    """The number, if it is of its kind; `struct` alone would take True for 1 and 1 for True."""
+    """Return a number of the right type; `struct` alone would accept True for 1 and 1 for True."""
     if kind is BuiltinType.BOOL and isinstance(number, bool):
         return number
     if kind is BuiltinType.INT64 and isinstance(number, int) and not isinstance(number, bool):
@@ -159,7 +159,7 @@ def _checked_field(field: Field, value: FieldValue) -> FieldValue:
     is_bytes = isinstance(value, bytes)
     if is_bytes != (field.kind is FieldKind.BYTES):
         raise LayoutError(f"field {field.name} takes {field.kind.value}, not {value!r}")
-    # `struct` would pad or cut bytes of another length without a word.
+    # `struct` would pad or cut bytes of another length silently.
     if isinstance(value, bytes) and len(value) != field.length_bytes:
         raise LayoutError(f"field {field.name} takes {field.length_bytes} bytes, not {len(value)}")
     if (field.kind is FieldKind.BOOL) != isinstance(value, bool):

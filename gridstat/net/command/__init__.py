@@ -1,5 +1,5 @@
-"""The command plane: typed messages in bounded frames over mutual TLS, and who may say what.
+"""The command plane: typed messages in bounded frames over mutual TLS, and their authorization.
 
-May import model. Start reading at `messages.py` (what is said), then `machine.py` (how protocol
-logic hears and answers), then `session.py` (how it travels).
+May import model. Start reading at `messages.py` (all messages), then `machine.py` (events and
+instructions of protocol logic), then `session.py` (transport).
 """

@@ -1,4 +1,4 @@
-"""Where a command server listens, as people write it: `host:port`, `[::1]:port`."""
+"""Address of a command server in text form: `host:port`, `[::1]:port`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def address_text(address: Address) -> str:
 
 
 def parse_address(text: str) -> Address:
-    """The address that was written; raises `LayoutError` with the right way to write it."""
+    """Return the address in a text; raise `LayoutError` with the right form."""
     host, colon, port = text.rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not host or (":" in host and not is_bracketed):
@@ -26,7 +26,7 @@ def parse_address(text: str) -> Address:
     if not (is_number and 0 < int(port) <= PORT_MAX):
         raise LayoutError(f"{text!r} names no port", hint=f"a port is 1 to {PORT_MAX}")
     try:
-        host.encode("idna")  # As whoever looks the host up will do.
+        host.encode("idna")  # The name look-up encodes it alike.
     except UnicodeError as problem:
         hint = "the parts of a host's name have 1 to 63 characters"
         raise LayoutError(f"{text!r} names no host", hint=hint) from problem

@@ -30,16 +30,16 @@ CERTIFICATE_DAYS: Final = 365
 AUTHORITY_DAYS: Final = 3_650
 DAYS_MAX: Final = 36_500
 BACK_DATED: Final = timedelta(minutes=5)
-"""A peer whose clock is a little behind must not refuse a certificate of this minute."""
+"""Certificates begin this much earlier, so that a peer with a slow clock accepts them."""
 
 COMMON_NAME_CHARACTERS_MAX: Final = 64
 SERVING: Final = frozenset({Role.BROKER, Role.ROUTER})
-"""Roles that others connect to; end-points and operators only ever call."""
+"""Roles that others connect to; end-points and operators are clients only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A certificate authority with its key: whoever holds it decides who is who."""
+    """A certificate authority: its certificate and its key."""
 
     certificate: x509.Certificate
     key: Ed25519PrivateKey
@@ -72,7 +72,7 @@ class Authority:
         hosts: Sequence[str] = (),
         days: int = CERTIFICATE_DAYS,
     ) -> x509.Certificate:
-        """A certificate that says whose key this is; never good for longer than the authority."""
+        """Issue a certificate for a key; it never outlives the authority."""
         purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
         if identity.role in SERVING:
             purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
@@ -96,7 +96,8 @@ class Authority:
 
 
 def identity_in(certificate: x509.Certificate) -> Identity:
-    """Whom a certificate names; raises `CertificateRefused` if it names nobody, or two."""
+    """Return the identity in a certificate; raise `CertificateRefused` unless there is exactly
+    one."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         uris = names.value.get_values_for_type(x509.UniformResourceIdentifier)
@@ -160,7 +161,7 @@ def _dated(now: datetime, days: int, *, latest: datetime | None = None) -> x509.
 
 
 def _name(text: str) -> x509.Name:
-    """For people only, and cut to what X.509 allows; the identity is in the URI."""
+    """Return the common name for people, cut to what X.509 allows; the identity is in the URI."""
     cut = text[:COMMON_NAME_CHARACTERS_MAX]
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, cut)])
 

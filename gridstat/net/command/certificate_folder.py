@@ -44,7 +44,7 @@ RENEWAL_SHARE: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """Where a party finds what it needs to prove who it is, and to check others."""
+    """Paths of a party's certificate and key, and of the authority that it trusts."""
 
     authority: Path
     certificate: Path
@@ -53,7 +53,7 @@ class CertificateFiles:
 
 @dataclass(frozen=True, slots=True)
 class CertificateSummary:
-    """What a person wants to know of a certificate; role and name are empty for an authority."""
+    """Summary of a certificate for people; role and name are empty for an authority."""
 
     file: str
     role: str
@@ -72,7 +72,7 @@ class CertificateSummary:
 
 
 class CertificateFolder:
-    """A folder of certificates; one that exists is never replaced unless that is asked for."""
+    """A folder of certificates; an existing file is only replaced on request."""
 
     def __init__(self, path: Path, clock: Clock | None = None) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class CertificateFolder:
         return CertificateFiles(self._pem(AUTHORITY_STEM), self._pem(stem), self._key(stem))
 
     def present(self, identity: Identity) -> CertificateFiles:
-        """The party's files; raises which one is missing, and by which command it is made."""
+        """Return the party's files; raise with the missing file and the command that makes it."""
         files = self.files(identity)
         if _is_missing(files.authority):
             raise CertificateRefused(
@@ -106,14 +106,14 @@ class CertificateFolder:
         return files
 
     def how_to(self, words: str) -> str:
-        """Where and by which sub-command of `gridstat certificates` a missing file is made."""
+        """Return the hint how `gridstat certificates` makes a missing file, and where."""
         command = f"gridstat certificates {words}"
         if self.has_authority:
             return f"issue it: `{command} --folder {shlex.quote(str(self.path))}`"
         return f"issue it where ca.key is: `{command}`; then copy .pem and .key into {self.path}"
 
     def create_authority(self, *, days: int = AUTHORITY_DAYS, replace: bool = False) -> None:
-        """A new authority; with `replace`, every certificate of the old one becomes worthless."""
+        """Create an authority; `replace` makes every certificate of the old one worthless."""
         for path in (self._pem(AUTHORITY_STEM), self._key(AUTHORITY_STEM)):
             if path.exists() and not replace:
                 raise ConfigurationError(
@@ -136,7 +136,7 @@ class CertificateFolder:
         days: int = CERTIFICATE_DAYS,
         replace: bool = False,
     ) -> CertificateFiles:
-        """A new key and its certificate."""
+        """Create a key and its certificate."""
         files = self.files(identity)
         if files.certificate.exists() and not replace:
             raise ConfigurationError(
@@ -151,7 +151,7 @@ class CertificateFolder:
         return files
 
     def renew(self, identity: Identity, *, days: int = CERTIFICATE_DAYS) -> CertificateFiles:
-        """The same key and hosts under a new date."""
+        """Renew a certificate: same key and hosts, new dates."""
         files = self.files(identity)
         old = self.load(files.certificate)
         if identity_in(old) != identity:
@@ -164,8 +164,8 @@ class CertificateFolder:
         return files
 
     def ensure(self, identity: Identity, *, hosts: Sequence[str] = ()) -> CertificateFiles:
-        """A certificate of the present authority that is good for a while: the one that exists,
-        the same renewed, or a new one."""
+        """Return a valid certificate of the present authority: the existing one, renewed or newly
+        issued."""
         files = self.files(identity)
         if not (files.certificate.exists() and files.key.exists()):
             return self.issue(identity, hosts=hosts, replace=True)
@@ -177,7 +177,7 @@ class CertificateFolder:
         return self.issue(identity, hosts=hosts, replace=True)
 
     def summaries(self) -> list[CertificateSummary]:
-        """Every certificate of the folder, the authority first."""
+        """Return the summaries of all certificates, the authority first."""
         paths = sorted(self.path.glob("*.pem"), key=lambda path: (path.stem != "ca", path.name))
         return [self.summary(path) for path in paths]
 
@@ -221,7 +221,7 @@ class CertificateFolder:
 
 
 def _is_missing(path: Path) -> bool:
-    """Whether there is no such file; one that cannot be read is another problem."""
+    """Return whether the file does not exist; an unreadable file exists."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -232,7 +232,7 @@ def _is_missing(path: Path) -> bool:
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Replace a file in one step, durable before it is seen."""
+    """Replace a file atomically, durable before it is visible."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.unlink(missing_ok=True)

@@ -1,4 +1,8 @@
-"""Keeps one session with one peer alive: dials its addresses in turn, for ever, with back-off."""
+"""Keeps one session with one peer alive: dials the peer's addresses in turn, without end.
+
+After a failed attempt or a lost session the dialer tries the next address, then waits with
+exponential back-off and jitter. Only a session that lasted `SETTLED_S` resets the back-off.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +26,28 @@ if TYPE_CHECKING:
 BACK_OFF_FIRST_S: Final = 0.05
 BACK_OFF_MOST_S: Final = 2.0
 BACK_OFF_MOST_OF_SEVERAL_S: Final = 0.5
-"""Of a peer with several addresses: when one falls silent, another takes over within seconds."""
+"""Longest wait for a peer with several addresses, so that a stand-by takes over within seconds."""
 CONNECT_MOST_OF_SEVERAL_S: Final = 1.0
-"""Likewise: a dead host must not keep us from asking the next one."""
+"""Connect timeout for a peer with several addresses, so that a dead host delays the next little."""
 OPEN_MOST_OF_SEVERAL_S: Final = 2.0
-"""Nor a stopped process, whose system accepts connections for it: from the call to its Hello."""
+"""Timeout from connecting to Hello for a peer with several addresses.
+
+The system of a stopped process still accepts connections.
+"""
 SETTLED_S: Final = 1.0
-"""A session that lasted so long was a success; a shorter one does not reset the back-off, or two
-processes that push each other out would do so twenty times a second."""
-REASONS_TOLD_MAX: Final = 8
+"""A session that lasted this long resets the back-off.
+
+Otherwise two processes that replace each other's sessions would do so twenty times a second.
+"""
+REASONS_LOGGED_MAX: Final = 8
 
 log = logging.getLogger(__name__)
 
 
 class BackOff:
-    """Waits that double from first to most, each shortened by up to half at random.
+    """Exponential back-off from first to most, each wait shortened by up to half at random.
 
-    The jitter keeps the clients of a server that comes back from all dialling in one instant.
+    The jitter spreads the clients of a server that returns.
     """
 
     def __init__(
@@ -54,7 +63,7 @@ class BackOff:
         self._next_s = first_s
 
     def next_s(self, most_s: float = inf) -> float:
-        """How long to wait now, at most so long; longer the next time."""
+        """Return the wait for this attempt, at most `most_s`, and double the next one."""
         wait_s = min(self._next_s, most_s) * self._random.uniform(0.5, 1.0)
         self._next_s = min(2 * self._next_s, self._most_s)
         return wait_s
@@ -65,7 +74,7 @@ class BackOff:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A peer, and where it may be found; `on_failure` hears each time why no session is up."""
+    """A peer and its addresses; `on_failure` receives the error of each failed attempt."""
 
     identity: Identity
     addresses: Sequence[Address]
@@ -73,7 +82,7 @@ class Target:
 
 
 class Dialer:
-    """At most one session with its target at any time."""
+    """Has at most one session with its target at any time."""
 
     def __init__(
         self,
@@ -88,10 +97,10 @@ class Dialer:
         self._back_off = back_off
         self._connect_within_s = connect_within_s
         self._session: Session | None = None
-        self._told: set[str] = set()
+        self._logged_reasons: set[str] = set()
 
     def retarget(self, target: Target) -> None:
-        """Other addresses for the same peer; they count from the next attempt on."""
+        """Replace the addresses of the same peer from the next attempt on."""
         assert target.identity == self._target.identity
         self._target = target
 
@@ -102,7 +111,7 @@ class Dialer:
             self._session.abort()
 
     async def run(self) -> None:
-        """Until stopped."""
+        """Dial until stopped."""
         while True:
             addresses = self._target.addresses
             has_several = len(addresses) > 1
@@ -121,10 +130,10 @@ class Dialer:
             async with asyncio.timeout(within_s):
                 session = await self._connect(address)
         except TimeoutError:
-            self._tell(DeadlinePassed(f"{where}: no answer"))
+            self._report_failure(DeadlinePassed(f"{where}: no answer"))
             return
         except OSError as error:
-            self._tell(LinkDown(f"{where}: {error.strerror or error}"))
+            self._report_failure(LinkDown(f"{where}: {error.strerror or error}"))
             return
         began_s = loop.time()
         self._session = session
@@ -134,22 +143,22 @@ class Dialer:
         await asyncio.shield(session.finished)
         if session.was_open and loop.time() - began_s >= SETTLED_S:
             self._back_off.reset()
-            self._told.clear()
+            self._logged_reasons.clear()
         if session.error is not None:
-            self._tell(session.error)
+            self._report_failure(session.error)
 
-    def _tell(self, error: GridStatError) -> None:
+    def _report_failure(self, error: GridStatError) -> None:
         text = str(error.args[0])
-        if text not in self._told and len(self._told) < REASONS_TOLD_MAX:
-            # Each reason once while it is away: a day without a peer is no news every second,
-            # nor are its addresses, of which each fails with words of its own.
+        if text not in self._logged_reasons and len(self._logged_reasons) < REASONS_LOGGED_MAX:
+            # Each reason is logged once per absence: the attempts go on for hours, and each
+            # address fails with a text of its own.
             log.warning("no_session peer=%s reason=%r", self._target.identity, text)
-            self._told.add(text)
+            self._logged_reasons.add(text)
         if self._target.on_failure is not None:
             self._target.on_failure(error)
 
 
 def _abort_unopened(session: Session, error: GridStatError) -> None:
-    """Without farewell: nobody is there to hear it."""
+    """Abort a session that was never open, without Bye."""
     if not session.was_open:
         session.abort(error)

@@ -1,8 +1,8 @@
 """Runs one pure machine under asyncio: sessions, timers and the journal around it.
 
-What happens becomes events, one after another; what the machine says is done in its order. An
-exception in a machine is a bug of ours: it is logged and the process ends, since peers recover a
-process that died, and nobody one that lives on with a broken state.
+The driver turns what happens into events, gives them to the machine one at a time, and carries out
+the instructions in order. An exception in a machine is a bug: the driver logs it and ends the
+process, since peers recover from a process that died but not from one with a broken state.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NS_PER_S: Final = 1_000_000_000
 EXIT_BUG: Final = 70
 
 DriverEvent: TypeAlias = Connected | Disconnected | Received | TimerFired
-"""What every driven machine hears; one that says `Persist` hears of that too."""
+"""Events of every machine; a machine that emits `Persist` also receives `Persisted`."""
 
 AnyEvent_contra = TypeVar("AnyEvent_contra", contravariant=True)
 ExtraEvent = TypeVar("ExtraEvent")
@@ -63,32 +63,35 @@ log = logging.getLogger(__name__)
 
 
 class Drivable(Protocol[AnyEvent_contra]):
-    """A machine that hears at least `DriverEvent`; its extra instructions go to `perform`."""
+    """A machine that handles at least `DriverEvent`; its extra instructions go to `perform`."""
 
     def handle(self, event: AnyEvent_contra, now_ns: int, /) -> Sequence[object]: ...
 
 
 class Journal(Protocol):
-    """Where a machine's operations are made durable, in the order of the calls."""
+    """Store that makes a machine's operations durable in the order of the calls."""
 
     def persist(self, token: int, operations: tuple[bytes, ...]) -> asyncio.Future[None]:
-        """Done when they are durable; fails with `StorageFailed` when none of them is."""
+        """Return a future that is done when all operations are durable.
+
+        The future fails with `StorageFailed` if none of them is.
+        """
         ...
 
 
-def perform_nothing(instruction: object) -> bool:
-    """For a machine that says nothing but the words of `machine.py`."""
+def no_extra_instructions(instruction: object) -> bool:
+    """Default `perform` of a machine without instructions of its own."""
     return False
 
 
 def end_process(error: BaseException) -> None:
-    """The answer to a bug: no state of this process can be trusted any more."""
+    """End the process after a bug: none of its state can be trusted any more."""
     end_at_once(EXIT_BUG, lambda: log.critical("machine_failed", exc_info=error))
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a driver takes from the outside; tests bring their own."""
+class DriverEnvironment:
+    """Clock, settings and bug handler of a driver; tests pass their own."""
 
     table: TableSettings = field(default_factory=TableSettings)
     clock: Clock = field(default_factory=SystemClock)
@@ -96,7 +99,7 @@ class Surroundings:
 
 
 class Driver(Generic[ExtraEvent]):
-    """Events reach the machine one at a time; none while it or its instructions are at work.
+    """Gives events to the machine one at a time, never while it or its instructions are running.
 
     All calls belong on the event loop's thread.
     """
@@ -106,21 +109,21 @@ class Driver(Generic[ExtraEvent]):
         machine: Drivable[DriverEvent | ExtraEvent],
         credentials: Credentials,
         *,
-        perform: Callable[[object], bool] = perform_nothing,
+        perform: Callable[[object], bool] = no_extra_instructions,
         journal: Journal | None = None,
-        surroundings: Surroundings | None = None,
+        environment: DriverEnvironment | None = None,
     ) -> None:
-        around = surroundings or Surroundings()
+        environment = environment or DriverEnvironment()
         self._machine: Drivable[Any] = machine
         self._perform = perform
         self._journal = journal
-        self._clock = around.clock
-        self._on_bug = around.on_bug
-        self._sessions = SessionTable(self, credentials, around.table)
+        self._clock = environment.clock
+        self._on_bug = environment.on_bug
+        self._sessions = SessionTable(self, credentials, environment.table)
         self._work: deque[tuple[Sequence[object], object]] = deque()
         self._is_working = False
         self._is_ending = False
-        self._is_over = False
+        self._has_ended = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._persisting: set[asyncio.Future[None]] = set()
 
@@ -130,15 +133,15 @@ class Driver(Generic[ExtraEvent]):
 
     @property
     def peers(self) -> list[str]:
-        """Those with whom a session is up."""
+        """Peers with an open session."""
         return self._sessions.peers
 
     async def serve(
         self, host: str, port: int, allowed_roles: Iterable[Role], *, children: Collection[str] = ()
     ) -> Address:
-        """Let parties of these roles, of our own cloud, and brokers of these names connect.
+        """Accept parties of these roles from our own cloud, and brokers of these names.
 
-        The address as it was bound; `children` is looked at again for each that comes.
+        Returns the bound address; `children` is read again for each new peer.
         """
         return await self._sessions.serve(host, port, allowed_roles, children=children)
 
@@ -149,38 +152,38 @@ class Driver(Generic[ExtraEvent]):
         *,
         on_failure: Callable[[GridStatError], None] | None = None,
     ) -> None:
-        """Keep a session with this peer, trying its addresses in turn, for ever.
+        """Keep a session with this peer, trying its addresses in turn, without end.
 
-        `on_failure` hears why there is none, as often as an attempt fails; called again, it
-        replaces the addresses.
+        `on_failure` receives the error of each failed attempt; another call replaces the addresses.
         """
         self._sessions.connect_to(Target(identity, tuple(addresses), on_failure))
 
     def forget(self, identity: Identity) -> None:
-        """Stop connecting to this peer, and say Bye."""
+        """Stop connecting to this peer, and end its session with Bye."""
         self._sessions.forget(identity)
 
     def inject(self, event: ExtraEvent) -> None:
-        """Notify the machine something that is not of the command plane."""
+        """Give the machine an event from outside the command plane."""
         self._handle(event)
 
     async def close(self) -> None:
-        """Let what is being made durable finish, say Bye to all, and leave nothing behind."""
+        """Wait for pending journal writes, send Bye to all peers, and stop all timers."""
         self._is_ending = True
         while self._persisting:
             await asyncio.wait(self._persisting)
-        self._is_over = True
+        self._has_ended = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         await self._sessions.close()
 
-    # What the sessions tell.
+    # Callbacks of the session table.
 
     def connected(self, peer: str, hello: Hello) -> None:
         self._handle(Connected(peer, hello))
 
     def received(self, peer: str, message: Message) -> None:
+        # While the last writes finish, nothing new may begin.
         if not self._is_ending:
             self._handle(Received(peer, message))
 
@@ -190,20 +193,21 @@ class Driver(Generic[ExtraEvent]):
     # Events in, instructions out.
 
     def _handle(self, event: object, *, first: Sequence[object] = ()) -> None:
-        """Do the instructions `first`, then let the machine hear the event; both in their turn."""
-        if self._is_over:
+        """Queue an event: carry out the instructions `first`, then give the event to the
+        machine."""
+        if self._has_ended:
             return
         self._work.append((first, event))
-        if self._is_working:
+        if self._is_working:  # The call came from an instruction; the loop below takes the event.
             return
         self._is_working = True
         try:
-            while self._work and not self._is_over:
+            while self._work and not self._has_ended:
                 instructions, next_event = self._work.popleft()
                 self._do_all(instructions)
                 self._do_all(self._machine.handle(next_event, self._clock.steady_ns()))
         except Exception as error:
-            self._is_over = True
+            self._has_ended = True
             self._on_bug(error)
         finally:
             self._is_working = False
@@ -234,7 +238,7 @@ class Driver(Generic[ExtraEvent]):
         try:
             self._sessions.send(peer, message)
         except FrameTooLarge as error:
-            # Whoever waits for it will ask again or give up; that is no reason to end.
+            # The receiver repeats its request or gives up; the process goes on.
             self.counters.too_large_messages += 1
             log.error("message_too_large peer=%s reason=%r", peer, error.args[0])
             if isinstance(message, OperatorAnswer):
@@ -263,18 +267,18 @@ class Driver(Generic[ExtraEvent]):
     def _saved(self, order: Persist, saving: asyncio.Future[None]) -> None:
         self._persisting.discard(saving)
         if saving.cancelled():
-            return  # The loop is ending, and with it all that would follow.
+            return  # The loop is closing.
         error = saving.exception()
         if error is None:
             self._handle(Persisted(order.token), first=order.then)
         elif isinstance(error, StorageFailed):
             self._handle(PersistFailed(order.token, str(error.args[0])))
         else:
-            self._is_over = True
+            self._has_ended = True
             self._on_bug(error)
 
 
 def _fact(key: str, value: str | float) -> str:
-    """A fact as `key=value`; what a peer may have chosen must not break the line."""
+    """Return `key=value` for the log, quoted if a peer could have broken the line with it."""
     is_plain = not isinstance(value, str) or (value.isprintable() and " " not in value)
     return f"{key}={value}" if is_plain else f"{key}={value!r}"

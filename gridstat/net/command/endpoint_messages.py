@@ -1,4 +1,19 @@
-"""What end-points ask of their cloud, and what they hear: signed, by way of their edge routers."""
+"""Messages of end-points: signed requests to the broker, their outcomes, and notices.
+
+  end-point --Submit--> edge router --Forward--> leaf broker
+  end-point <--Answer-- edge router <--Return-- leaf broker     (body: Outcomes)
+  end-point <--Notify-- edge router <--Push---- leaf broker     (body: a Notice)
+
+The body of Submit is one `EndPointCommand`, signed with the key of the end-point's certificate. An
+end-point sends Attach first, through one or two edges; then any request through either edge.
+
+Timeouts and restarts. An end-point repeats an unanswered request with the same number, through the
+other edge or in the next session; the broker answers a repeated number with the stored answer and
+does the work once. A restarted end-point attaches with `first_time`, and the broker ends its old
+registrations. A broker that restarts keeps registrations and answers in its journal. The broker
+keeps the registrations of an end-point without a session for the grace period, and repeats notices
+that may have been lost after the next attachment.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +25,6 @@ from gridstat.model.latency_histogram import BUCKETS
 from gridstat.model.qos import PATH_ROUTERS_MAX, ModalQos, Qos
 from gridstat.model.rate_law import Period
 from gridstat.model.status import StatusVariable
-from gridstat.net.command.flooding_messages import ListenToFloods
 from gridstat.net.command.session_messages import (
     MANY_MAX,
     Count,
@@ -21,22 +35,23 @@ from gridstat.net.command.session_messages import (
 )
 
 MANY: Final = msgspec.Meta(max_length=MANY_MAX)
-"""Of whatever one request asks for; more are refused before any of them is looked at."""
-PATHS_TOLD_MAX: Final = 16
-"""Paths of one ledger, those that a contract has left included."""
-ROUTERS_TOLD_MAX: Final = 2 * PATH_ROUTERS_MAX
-"""Of one path: after it is granted its last cloud may lead it another way, which may be as long."""
+"""Bound on the items of one request; a longer request is refused before any item is handled."""
+LEDGER_PATHS_MAX: Final = 16
+"""Bound on the paths of one ledger, including those that the contract no longer uses."""
+LEDGER_ROUTERS_MAX: Final = 2 * PATH_ROUTERS_MAX
+"""Bound on the routers of one path, twice the granted length: its last cloud may reroute it."""
 
 
 POLICED_REASONS_MAX: Final = 16
-"""For which an edge router does not let an event pass; there are fewer at present."""
+"""Bound on the reasons for which an edge router drops a published event; there are fewer now."""
 
 
 class Attach(Struct, frozen=True):
-    """Register with the cloud through the edge that forwards it; once per edge, up to two.
+    """Request to register with the cloud through the forwarding edge; once per edge, up to two.
 
-    `incarnation` is new with every process. `first_time` with a known name says that the process
-    was restarted. Ports are those of the end-point's receiver; 0 where it only publishes.
+    Answered by `AttachedOutcome`. `incarnation` is new with every process. `first_time` with a
+    known name says that the process was restarted. Ports are those of the end-point's receiver; 0
+    for an end-point that only publishes.
     """
 
     edge: NameText
@@ -50,29 +65,30 @@ class Attach(Struct, frozen=True):
 
 
 class Detach(Struct, frozen=True):
-    """Leave the cloud: all publications, subscriptions and attachments of the end-point end."""
+    """Request to leave the cloud: all publications, subscriptions and attachments end."""
 
 
 class PublicationRequest(Struct, frozen=True):
-    """A variable to be published, named below the publisher's own name."""
+    """One variable to be published, named below the publisher's own name."""
 
     variable: StatusVariable
 
 
 class Publish(Struct, frozen=True):
-    """Register variables, many at once; each has an outcome of its own."""
+    """Request to register variables; each has an outcome of its own, `PublishedOutcome` or a
+    refusal."""
 
     publications: Annotated[tuple[PublicationRequest, ...], MANY]
 
 
 class Unpublish(Struct, frozen=True):
-    """Withdraw variables; always accepted, and their subscribers are told."""
+    """Request to withdraw variables; always accepted, and their subscribers are notified."""
 
     names: Annotated[tuple[NameText, ...], MANY]
 
 
 class ChangePublication(Struct, frozen=True):
-    """A new period (and phase) from the answer's `from_ns` on."""
+    """Request for a new period (and phase) of a variable from the answer's `from_ns` on."""
 
     name: NameText
     period: Period
@@ -80,7 +96,7 @@ class ChangePublication(Struct, frozen=True):
 
 
 class SubscriptionRequest(Struct, frozen=True):
-    """A variable by name, or every one that a pattern stands for, now and later.
+    """One subscription: a variable by name, or all present and future variables of a pattern.
 
     `value_type` None leaves the type unchecked. `label` is the subscriber's own name for it.
     """
@@ -92,29 +108,29 @@ class SubscriptionRequest(Struct, frozen=True):
 
 
 class Subscribe(Struct, frozen=True):
-    """Ask for contracts, many at once; each has an outcome of its own."""
+    """Request for contracts; each has an outcome of its own, `GrantedOutcome` or a refusal."""
 
     subscriptions: Annotated[tuple[SubscriptionRequest, ...], MANY]
 
 
 class Unsubscribe(Struct, frozen=True):
-    """An empty tuple ends all of them."""
+    """Request to end subscriptions; an empty tuple ends all of them."""
 
     subscription_ids: Annotated[tuple[int, ...], MANY] = ()
 
 
 class ChangeSubscription(Struct, frozen=True):
-    """Change a live contract; a refusal leaves the old one."""
+    """Request to change the quality of a contract; a refusal leaves the old contract in force."""
 
     subscription_id: int
     qos: ModalQos
 
 
 class FindVariables(Struct, frozen=True):
-    """The published variables that match a pattern, at most `limit`, in the order of names.
+    """Request for the published variables that match a pattern, at most `limit`, ordered by name.
 
-    With `after` only those behind that name, which goes on where an answer that was not complete
-    ended.
+    With `after` only names behind that one are returned, to continue an incomplete answer. Answered
+    by `FoundOutcome`.
     """
 
     pattern: NameText
@@ -123,20 +139,20 @@ class FindVariables(Struct, frozen=True):
 
 
 class ResolveName(Struct, frozen=True):
-    """The name service: where a router's command server listens."""
+    """Request to the name service for the address of a router's command server."""
 
     name: NameText
 
 
 class PathEntry(Struct, frozen=True):
-    """What came by one path of a contract, since it was one; `is_open` while it still is.
+    """Counts of the events that arrived by one path of a contract; `is_open` while it is in use.
 
-    Where nobody can tell the paths apart, `is_counted` is false and the counts say nothing. One in
-    `one_in` due slots was looked at, at least, and stands for so many.
+    `is_counted` is false if the subscriber cannot tell the paths apart; the counts then mean
+    nothing. At least one in `one_in` due slots was examined, and stands for that many.
     """
 
     name: ShortText
-    routers: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=ROUTERS_TOLD_MAX)] = ()
+    routers: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=LEDGER_ROUTERS_MAX)] = ()
     expected: Count = 0
     delivered: Count = 0
     lost: Count = 0
@@ -148,11 +164,11 @@ class PathEntry(Struct, frozen=True):
 
 
 class LedgerEntry(Struct, frozen=True):
-    """What became of one subscription so far, as its subscriber counts; `copies` is by edge.
+    """Counts of one subscription's events so far, made by its subscriber; `copies` is by edge.
 
-    With a `variable_id` the edge that passes the report on adds to its answer what it has counted
-    of that variable, in `Answer.copies`. Latencies are counted by powers of two of a microsecond,
-    empty buckets at the end left out; the gap is the worst of the newest hour that has one.
+    With a `variable_id` the edge that forwards the report adds its own counts of that variable to
+    the answer, in `Answer.copies`. Latencies are counted by powers of two of a microsecond, without
+    empty buckets at the end; the gap is the worst of the newest hour that has one.
     """
 
     subscription_id: int
@@ -166,7 +182,7 @@ class LedgerEntry(Struct, frozen=True):
     recovered: Count = 0
     dropped: Count = 0
     copies: Annotated[tuple[Count, ...], msgspec.Meta(max_length=8)] = ()
-    paths: Annotated[tuple[PathEntry, ...], msgspec.Meta(max_length=PATHS_TOLD_MAX)] = ()
+    paths: Annotated[tuple[PathEntry, ...], msgspec.Meta(max_length=LEDGER_PATHS_MAX)] = ()
     variable_id: Count = 0
     latency_counts: Annotated[tuple[Count, ...], msgspec.Meta(max_length=BUCKETS)] = ()
     gap_slots_max: Count = 0
@@ -185,20 +201,31 @@ _NOT_COUNTED: Final = {
 LEDGER_COUNTS: Final = tuple(
     name for name in LedgerEntry.__struct_fields__ if name not in _NOT_COUNTED
 )
-"""What a ledger counts, in the order of its columns."""
+"""Counts of a ledger, in the order of its columns."""
 PATH_COUNTS: Final = ("expected", "delivered", "lost", "first", "late")
-"""What a ledger counts of each path; of some it cannot say how many were late."""
+"""Counts of each path in a ledger; `late` may be unknown."""
 
 
 class ReportLedger(Struct, frozen=True):
-    """Every few seconds, for `gridstat top` and the audit; answered by `DoneOutcome`.
+    """Report of all ledgers every few seconds, for `gridstat top` and the audit.
 
-    `impaired` are the subscriptions of which the subscriber was told that paths are down: a broker
-    that was restarted since, and finds them whole, tells it so.
+    Answered by `DoneOutcome`. `impaired` lists the subscriptions that the subscriber believes to
+    have broken paths; a restarted broker that finds the paths working notifies the subscriber.
     """
 
     entries: Annotated[tuple[LedgerEntry, ...], MANY]
     impaired: Annotated[tuple[int, ...], MANY] = ()
+
+
+class ListenToFloods(Struct, frozen=True, tag="HearFlooded"):
+    """Request for every event that floods the end-point's edges, of any variable (S0 A.18).
+
+    The events go to these ports; ports 0 end the delivery. The answer lists the variables that
+    flood now; an end-point that receives an event of another variable sends the request again.
+    """
+
+    data_port: int = 0
+    urgent_port: int = 0
 
 
 EndPointCommand: TypeAlias = (
@@ -221,7 +248,7 @@ EndPointCommand: TypeAlias = (
 
 
 class RefusedOutcome(Struct, frozen=True):
-    """No, and why; the bottleneck is a channel, router or rule, the shortfall in its own unit."""
+    """Refusal with its reason; the bottleneck is a channel, router or rule, with its shortfall."""
 
     code: int
     reason: str
@@ -231,11 +258,11 @@ class RefusedOutcome(Struct, frozen=True):
 
 
 class AttachedOutcome(Struct, frozen=True):
-    """Where to send events (`up_channel_id`) and what to expect (`down_channel_id`).
+    """Channels of an attachment: `up_channel_id` to send events, `down_channel_id` to receive them.
 
     `code` is 0, or the source's 1 (after a link failure), 3 (end-point was restarted, its old
     registrations are gone), 4 (the edge was restarted). `known_since` is the request by which the
-    cloud came to know this process; while it stays the same, nothing that was registered is lost.
+    cloud first registered this process; while it stays the same, no registration is lost.
     """
 
     edge: str
@@ -262,8 +289,9 @@ class PublishedOutcome(Struct, frozen=True):
 class GrantedPath(Struct, frozen=True):
     """One of the disjoint paths, in order, with its predicted p99 latency.
 
-    Its `name` says the place in that order; with its routers it is the path of a ledger. There are
-    `ROUTERS_TOLD_MAX` of those at most, as admission sees to; earlier releases had no such bound.
+    `name` gives the position in that order; name and routers together identify the path in a
+    ledger. Admission allows at most `LEDGER_ROUTERS_MAX` routers; earlier releases had no
+    bound.
     """
 
     routers: tuple[str, ...]
@@ -273,13 +301,12 @@ class GrantedPath(Struct, frozen=True):
 
 
 class GrantedOutcome(Struct, frozen=True):
-    """A contract. Latencies are predictions until a scheduler bounds them.
+    """A granted contract. Latencies are predictions until a scheduler bounds them.
 
-    A pattern is granted with the subscriptions it has caught so far, each a `Matched` push.
-    `detection_ms` is how long it takes at most until a dead channel on its paths is noticed: 0
-    where there is no channel, and None, which is unknown, where a broker does not tell it.
-    `paths_down` names the paths that do not work at the moment; None where nobody has looked, as
-    in answers, and of a broker that does not tell.
+    A pattern is granted with the subscriptions that it has matched so far, each a `Matched` notice.
+    `detection_ms` is the longest time until a dead channel on the paths is detected: 0 without
+    channels, None (unknown) from a broker that does not report it. `paths_down` names the paths
+    that do not work at present; None in answers, and from a broker that does not report it.
     """
 
     subscription_id: int
@@ -295,18 +322,18 @@ class GrantedOutcome(Struct, frozen=True):
 
 
 class DoneOutcome(Struct, frozen=True):
-    """What was asked has happened, and there is nothing more to say."""
+    """The request was carried out, and there are no details."""
 
 
 class FoundOutcome(Struct, frozen=True):
-    """What a pattern stands for at present."""
+    """Variables that match a pattern at present."""
 
     variables: tuple[StatusVariable, ...]
     is_complete: bool = True
 
 
 class ResolvedOutcome(Struct, frozen=True):
-    """Where the name can be reached."""
+    """Address of the command server of a name."""
 
     host: str
     port: int
@@ -324,22 +351,24 @@ Outcome: TypeAlias = (
 
 
 class Outcomes(Struct, frozen=True):
-    """The answer to one command: one outcome for each thing it asked, in its order."""
+    """Body of `Answer`: one outcome for each item of the request, in its order."""
 
     outcomes: tuple[Outcome, ...]
 
 
 class Matched(Struct, frozen=True):
-    """A pattern subscription has caught a variable."""
+    """Notice that a pattern subscription has matched a variable and was granted a contract for
+    it."""
 
     pattern_id: int
     granted: GrantedOutcome
 
 
 class Unpublished(Struct, frozen=True):
-    """The variable is gone; its subscription waits for the name, or ended if `is_over`.
+    """Notice that a variable was withdrawn; with `is_over` the subscription has ended.
 
-    `code` and `reason` say why the broker has ended it, where that is not that it was withdrawn.
+    Otherwise the subscription waits for the name. `code` and `reason` are set if the broker has
+    ended the subscription for another reason.
     """
 
     subscription_id: int
@@ -350,11 +379,11 @@ class Unpublished(Struct, frozen=True):
 
 
 class ContractChanged(Struct, frozen=True):
-    """The broker has moved a subscription to other paths, or some are down for now.
+    """Notice that the broker has moved a subscription to other paths, or that paths are down.
 
-    `order` is the broker's term and the number of the notice within it: one that comes by the
-    second edge, or is repeated, after a later one is out of date. (0, 0) of a broker that does not
-    number them.
+    `order` is the broker's term and the number of the notice within the term: the end-point drops a
+    notice that arrives, repeated or by the second edge, after a later one. (0, 0) from a broker
+    that does not number notices.
     """
 
     granted: GrantedOutcome
@@ -362,7 +391,7 @@ class ContractChanged(Struct, frozen=True):
 
 
 class PublicationChanged(Struct, frozen=True):
-    """From `from_ns` on the variable is published under a new identifier and period."""
+    """Notice that the variable has a new identifier and period from `from_ns` on."""
 
     subscription_id: int
     variable: StatusVariable
@@ -371,17 +400,17 @@ class PublicationChanged(Struct, frozen=True):
 
 
 class ModesChanged(Struct, frozen=True):
-    """The active modes as a mask, or those about to become active."""
+    """Notice of the active modes as a mask, and of those about to become active."""
 
     modes: int
     next_modes: int = 0
 
 
 class EventsPoliced(Struct, frozen=True):
-    """Events of an end-point's variable that its edge router did not let pass, by reason.
+    """Notice of an edge router that it dropped events of the end-point's variable, by reason.
 
-    Said by the edge router itself, at most once a second for each variable. The counts are totals
-    of the count that `count_id` names; a router that counts from nothing again gives it another.
+    Sent at most once a second for each variable. The counts are totals since the start of the count
+    `count_id`; a router that restarts its counts uses another one.
     """
 
     edge: NameText
@@ -399,7 +428,10 @@ Notice: TypeAlias = (
 
 
 class Submit(Struct, frozen=True):
-    """A signed command; answered by an `Answer` with the same number, however often it is sent."""
+    """Signed request of an end-point to its edge router, which sends it on as `Forward`.
+
+    Answered by an `Answer` with the same number, also if it is sent again.
+    """
 
     request_id: int
     body: bytes
@@ -407,10 +439,11 @@ class Submit(Struct, frozen=True):
 
 
 class EdgeCopies(Struct, frozen=True):
-    """Of every n-th slot of a variable: how many came to an edge, and by which channels.
+    """Counts of the copies of every n-th slot of a variable at an edge router, by channel.
 
-    `ways` has for each channel, 0 being the publisher's own, how many it brought, and how many of
-    them before all others. It has missed `passed` less what it brought.
+    `ways` holds for each channel (0 is the publisher's own) how many events it brought, and how
+    many of these arrived before all other copies. A channel has missed `passed` less what it
+    brought.
     """
 
     variable_id: int
@@ -420,8 +453,11 @@ class EdgeCopies(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """`newest` holds the edge's newest event of each granted variable, as event bytes; `copies`
-    what it has counted of the variables for which a report of ledgers asks."""
+    """Answer of an edge router to `Submit`; its `body` is an `Outcomes`.
+
+    `newest` holds the edge's newest event of each granted variable, as event bytes; `copies` holds
+    the counts of the variables that a report of ledgers names.
+    """
 
     request_id: int
     body: bytes
@@ -430,7 +466,7 @@ class Answer(Struct, frozen=True):
 
 
 class Notify(Struct, frozen=True, tag="Tell"):
-    """A notice; its `body` is a `Notice`."""
+    """Notice of the broker or of the edge router to an end-point; its `body` is a `Notice`."""
 
     body: bytes
     newest: tuple[bytes, ...] = ()

@@ -1,7 +1,7 @@
-"""Who may command what: signatures of end-points, and how a broker checks them.
+"""Signatures of end-points' requests, and how a broker checks them.
 
-An end-point signs each request with its certificate's key; the edge router that forwards it cannot
-change a bit of it. The broker checks the certificate once per attachment and each signature after.
+An end-point signs each request with the key of its certificate, so the edge router that forwards it
+cannot change it. The broker checks the certificate once per attachment, and each signature.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from gridstat.net.command.certificate_authority import identity_in, load_certifi
 if TYPE_CHECKING:
     from gridstat.net.clock import Clock
 
-SIGNED_WORDS: Final = b"gridstat request 1\n"
-"""Keeps a signature of a request from ever meaning anything else."""
+SIGNED_PREFIX: Final = b"gridstat request 1\n"
+"""Prefix of the signed bytes, so that the signature cannot be used for anything but a request."""
 
 CERTIFICATE_BYTES_MAX: Final = 16_384
 KEYS_MAX: Final = 16_384
-"""Public keys kept ready; the least recently used makes room."""
+"""Bound on cached public keys; the least recently used is dropped."""
 
 REQUEST_ID_MAX: Final = 2**63 - 1
 NS_PER_S: Final = 1_000_000_000
 
 
 def check_request_id(request_id: int) -> None:
-    """Raises `MalformedFrame` for a number that no clock gives."""
+    """Raise `MalformedFrame` for a number out of range."""
     if not 0 <= request_id <= REQUEST_ID_MAX:
         raise MalformedFrame(f"request {request_id} is not numbered from 0 to {REQUEST_ID_MAX}")
 
 
 def signed_bytes(endpoint: str, request_id: int, body: bytes) -> bytes:
-    """What is signed: fixed words, the signer's name and its length, the request, all big-endian.
+    """Return the bytes to sign: prefix, length and name of the signer, number, body; big-endian.
 
     `endpoint` is the full name without the role, as in `Forward.endpoint`. Raises `MalformedFrame`
     for a name or number out of bounds.
@@ -52,17 +52,19 @@ def signed_bytes(endpoint: str, request_id: int, body: bytes) -> bytes:
     name = endpoint.encode()
     if len(name) > NAME_BYTES_MAX:
         raise MalformedFrame(f"a name of {len(name):,} bytes, {NAME_BYTES_MAX} are allowed")
-    return SIGNED_WORDS + struct.pack(">H", len(name)) + name + struct.pack(">Q", request_id) + body
+    return (
+        SIGNED_PREFIX + struct.pack(">H", len(name)) + name + struct.pack(">Q", request_id) + body
+    )
 
 
 def sign(key: Ed25519PrivateKey, endpoint: str, request_id: int, body: bytes) -> bytes:
-    """The signature for `Submit`; 64 bytes."""
+    """Return the signature for `Submit`; 64 bytes."""
     return key.sign(signed_bytes(endpoint, request_id, body))
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateFacts:
-    """What a checked certificate says: who, with which key, until when."""
+    """Contents of a checked certificate: role and name, key, and last valid second."""
 
     role: str
     name: str
@@ -71,17 +73,18 @@ class CertificateFacts:
 
 
 class Verifier(Protocol):
-    """How a broker checks proofs; the simulator has a cheaper one."""
+    """Checks certificates and signatures for a broker; the simulator has a cheaper one."""
 
     def certificate(self, der: bytes) -> CertificateFacts:
-        """Raises `CertificateRefused` or `NotAuthorised`, with the rule that it breaks."""
+        """Return the contents; raise `CertificateRefused` or `NotAuthorised` with the broken
+        rule."""
         ...
 
     def signature(self, public_key: bytes, message: bytes, signature: bytes) -> bool: ...
 
 
 class AuthorityVerifier:
-    """Accepts what one of the given authorities has signed, within its dates."""
+    """Accepts certificates that one of the given authorities has signed, within their dates."""
 
     def __init__(self, authorities_pem: bytes, clock: Clock | None = None) -> None:
         self._authorities = load_certificates(authorities_pem, of="the authority's file")
@@ -151,18 +154,18 @@ class AuthorityVerifier:
 
 
 def _check_use(found: x509.Certificate) -> None:
-    """It is a party's own, and made for proving who one is."""
+    """Check that the certificate belongs to a party and is made for signing requests."""
     try:
         if found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
             raise NotAuthorised("an authority cannot sign requests: use a party's certificate")
         usage = found.extensions.get_extension_for_class(x509.KeyUsage).value
         purposes = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound as error:
-        raise CertificateRefused("the certificate does not say what it is for") from error
+        raise CertificateRefused("the certificate states no key usage") from error
     if not usage.digital_signature or ExtendedKeyUsageOID.CLIENT_AUTH not in purposes:
         raise NotAuthorised("the certificate is not made for signing requests (its key usage)")
 
 
 def certificate_der(certificate: x509.Certificate) -> bytes:
-    """As `Attach.certificate` carries it."""
+    """Return the certificate in the form that `Attach.certificate` carries."""
     return certificate.public_bytes(serialization.Encoding.DER)

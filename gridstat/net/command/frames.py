@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FRAME_VERSION: Final = 1
 KIND_MESSAGE: Final = 0
 FRAME_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of a body. A thousand orders or variables take a tenth of it."""
+"""Largest body in bytes. A thousand orders or variables take a tenth of it."""
 
 HEADER: Final = struct.Struct(">BBHI")
 HEADER_BYTES: Final = HEADER.size
@@ -42,7 +42,7 @@ Decoded = TypeVar("Decoded")
 
 
 def frame(message: Message) -> bytes:
-    """A message as one frame."""
+    """Encode a message as one frame."""
     body = encode_body(message)
     if len(body) > FRAME_BYTES_MAX:
         raise FrameTooLarge(
@@ -60,7 +60,8 @@ class FrameReader:
         self._wanted_bytes = HEADER_BYTES
 
     def feed(self, received: bytes) -> Iterator[bytes]:
-        """The bodies that are whole now, in order; raises at the first bytes that are no frame."""
+        """Yield the bodies that are complete, in order; raise at the first bytes that are no
+        frame."""
         held = received
         if self._held:
             # A large frame comes in many pieces, which are joined only once it is whole.
@@ -94,7 +95,7 @@ class FrameReader:
 
 
 def encode_body(value: Message | EndPointCommand | Outcomes | Notice) -> bytes:
-    """The bytes that a frame, `Submit.body`, `Answer.body` or `Notify.body` holds."""
+    """Encode the body of a frame, `Submit`, `Answer` or `Notify`."""
     try:
         return _ENCODER.encode(value)
     except OverflowError as error:
@@ -105,14 +106,15 @@ def encode_body(value: Message | EndPointCommand | Outcomes | Notice) -> bytes:
 
 
 def decode_message(body: bytes) -> Message | None:
-    """The message of a frame; None if it is of a type that a later schema has added."""
+    """Decode the message of a frame; None for a type that a later schema has added."""
     return _decode_known(_MESSAGE, body, _MESSAGE_TYPES)
 
 
 def decode_command(body: bytes) -> EndPointCommand:
-    """What an end-point asks; a type that is not known cannot be obeyed, so it is malformed.
+    """Decode the request of an end-point; an unknown type cannot be carried out, so it is
+    malformed.
 
-    Where it asks for too many things at once, the cause of the error is a `QuotaReached`.
+    For too many items in one request the cause of the error is a `QuotaReached`.
     """
     try:
         return _decode(_COMMAND, body)
@@ -130,18 +132,18 @@ def decode_outcomes(body: bytes) -> Outcomes:
 
 
 def decode_notice(body: bytes) -> Notice | None:
-    """A notice; None if it is of a type that a later schema has added."""
+    """Decode a notice; None for a type that a later schema has added."""
     return _decode_known(_NOTICE, body, _NOTICE_TYPES)
 
 
 class _Tagged(msgspec.Struct):
-    """Only the type of a message, to tell a new one from a broken one."""
+    """Type of a message alone, to tell an unknown type from a malformed message."""
 
     type: str
 
 
 _TOO_MANY: Final = f"Expected `array` of length <= {MANY_MAX} - at `$."
-"""How the library begins to say so; the field follows."""
+"""Start of the library's error for a too long array; the name of the field follows."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _MESSAGE: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
 _COMMAND: Final[msgspec.msgpack.Decoder[EndPointCommand]] = msgspec.msgpack.Decoder(EndPointCommand)

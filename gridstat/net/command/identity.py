@@ -1,7 +1,7 @@
-"""Who a peer is: a role and a full name, as its certificate's URI says.
+"""Identity of a peer: a role and a full name, as stated by the URI in its certificate.
 
-`gridstat://router/c1/e0` is the router `c1/e0`; machines know it as `router/c1/e0`. The role is
-the URI's host, the name its path, and the name's first part is the cloud.
+`gridstat://router/c1/e0` is the router `c1/e0`; protocol code calls it `router/c1/e0`. The role is
+the URI's host, the name its path, and the first part of the name is the cloud.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCHEME: Final = "gridstat://"
 
 
 class Role(Enum):
-    """What a certificate entitles to; who may say what to whom follows from it."""
+    """Role that a certificate grants; the role decides which messages a peer may send."""
 
     BROKER = "broker"
     ROUTER = "router"
@@ -41,7 +41,7 @@ class Identity:
 
     @property
     def peer(self) -> str:
-        """How machines call it: `role/name`."""
+        """Name of the peer in protocol code: `role/name`."""
         return f"{self.role.value}/{self.name}"
 
     @property
@@ -50,7 +50,7 @@ class Identity:
 
     @property
     def uri(self) -> str:
-        """As a certificate says it; characters beyond the URI's own are percent-encoded."""
+        """URI form in a certificate; characters outside the URI set are percent-encoded."""
         return f"{SCHEME}{self.role.value}/{quote(self.name)}"
 
     @property
@@ -59,13 +59,13 @@ class Identity:
 
 
 def parse_peer(peer: str) -> Identity:
-    """The identity that machines write as `role/name`."""
+    """Parse `role/name`."""
     role, _, name = peer.partition("/")
     return Identity(_role(role, of=peer), name)
 
 
 def parse_uri(uri: str) -> Identity:
-    """The identity that a certificate's URI states."""
+    """Parse the URI of a certificate."""
     if not uri.startswith(SCHEME):
         raise LayoutError(f"{uri[:80]!r} is no identity", hint=f"it begins with {SCHEME}")
     role, _, name = uri.removeprefix(SCHEME).partition("/")

@@ -1,8 +1,8 @@
-"""What every protocol machine hears and says: the events and instructions of `handle`.
+"""Events and instructions of every protocol machine.
 
 A machine is pure: `handle(event, now_ns) -> list[Instruction]`. It reads no clock, opens no socket
-and draws no random number; the driver (`driver.py` in production, `lab/simulation` in virtual
-time) does what the instructions say and brings back what happened. `now_ns` is a steady clock.
+and draws no random number. The driver (`driver.py` in production, `lab/simulation` in virtual time)
+carries out the instructions and reports what happened. `now_ns` is a steady clock.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from gridstat.net.command.messages import Hello, Message
 
 
 class Connected(Struct, frozen=True):
-    """A session with an authenticated peer is up; `peer` is its identity, `role/name`.
+    """A session with an authenticated peer is open; `peer` is its identity, `role/name`.
 
-    A new session of a peer replaces the old one; the driver says `Disconnected` of that first.
+    A new session of a peer replaces the old one; the driver reports `Disconnected` for the old
+    first.
     """
 
     peer: str
@@ -25,20 +26,20 @@ class Connected(Struct, frozen=True):
 
 
 class Disconnected(Struct, frozen=True):
-    """The session is gone, and with it whatever was on its way."""
+    """The session has ended, and messages under way are lost."""
 
     peer: str
 
 
 class Received(Struct, frozen=True):
-    """A message came, in the order in which the peer sent it within this session."""
+    """A message arrived, in the order in which the peer sent it within this session."""
 
     peer: str
     message: Message
 
 
 class TimerFired(Struct, frozen=True):
-    """A timer that the machine set has run out."""
+    """A timer of the machine has expired."""
 
     name: str
 
@@ -50,21 +51,21 @@ class Persisted(Struct, frozen=True):
 
 
 class PersistFailed(Struct, frozen=True):
-    """The journal could not take it (disk full); none of it is durable, `then` was not run."""
+    """The journal refused a `Persist` (disk full); nothing is durable, `then` was not run."""
 
     token: int
     reason: str
 
 
 class Send(Struct, frozen=True):
-    """Send on the peer's session; without one it is lost, and the machine hears nothing."""
+    """Send on the peer's session; without a session the message is lost and nothing is reported."""
 
     peer: str
     message: Message
 
 
 class Close(Struct, frozen=True):
-    """End the peer's session after what was sent before; the peer is told why."""
+    """End the peer's session after all earlier messages; the peer receives the reason in Bye."""
 
     peer: str
     code: int
@@ -72,14 +73,14 @@ class Close(Struct, frozen=True):
 
 
 class SetTimer(Struct, frozen=True):
-    """Fire once after so long; setting a timer of the same name again replaces it."""
+    """Start a timer that fires once; a timer of the same name is replaced."""
 
     name: str
     after_ns: int
 
 
 class CancelTimer(Struct, frozen=True):
-    """Forget the timer, if it still runs."""
+    """Stop a timer, if it is running."""
 
     name: str
 
@@ -87,7 +88,7 @@ class CancelTimer(Struct, frozen=True):
 class Persist(Struct, frozen=True):
     """Make the operations durable, all or none, in order; only then run `then`.
 
-    An operation is opaque bytes to the journal; the machine's `restore` reads it again.
+    The journal treats an operation as opaque bytes; `restore` of the machine reads them again.
     """
 
     token: int
@@ -96,7 +97,7 @@ class Persist(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    """Something for the log and for people: an event word and its facts."""
+    """Log entry: an event name and its facts."""
 
     word: str
     facts: tuple[tuple[str, str | int | float], ...] = ()
@@ -108,6 +109,6 @@ Instruction: TypeAlias = Send | Close | SetTimer | CancelTimer | Persist | Note
 
 
 class Machine(Protocol):
-    """What drivers need of a machine whose events and instructions are only these."""
+    """A machine with exactly these events and instructions."""
 
     def handle(self, event: Event, now_ns: int) -> list[Instruction]: ...

@@ -1,7 +1,8 @@
-"""Long words between brokers in pages, so that no receiver is told more at once than it takes.
+"""Long lists between brokers, sent in pages of bounded size.
 
-All pages of a list come one after the other. The first page of another list, or of the same one in
-another session, is where a receiver begins anew.
+The sender sends all pages of a list one after the other, numbered from 0. A receiver starts again
+at each page 0, and drops a list with a missing page: sessions keep the order, so a gap means that
+the list was cut off by a lost session and will be sent again.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ Item = TypeVar("Item")
 OUT_OF_ORDER: Final = -1
 
 
-def pages_of_abstract_links(told: AbstractLinksReported) -> Iterator[AbstractLinksReported]:
-    """Each far from the size of a frame, with however long names and many modes."""
-    for page, abstract_links, is_last in _pages(told.abstract_links):
-        traps = told.traps if is_last else ()
+def pages_of_abstract_links(report: AbstractLinksReported) -> Iterator[AbstractLinksReported]:
+    """Yield the report in pages that fit into a frame with the longest names and all modes."""
+    for page, abstract_links, is_last in _pages(report.abstract_links):
+        traps = report.traps if is_last else ()
         yield structs.replace(
-            told, abstract_links=abstract_links, traps=traps, page=page, is_last=is_last
+            report, abstract_links=abstract_links, traps=traps, page=page, is_last=is_last
         )
 
 
@@ -45,8 +46,9 @@ def _pages(items: tuple[Item, ...]) -> Iterator[tuple[int, tuple[Item, ...], boo
         yield page, items[page * MANY_MAX : (page + 1) * MANY_MAX], page == count - 1
 
 
-class Arriving(Generic[Item]):
-    """One list, page by page; a list with a page missing, or with too many, counts for nothing."""
+class PageAssembler(Generic[Item]):
+    """Assembles one list from its pages; drops a list with a missing page or with too many
+    items."""
 
     def __init__(self, items_max: int) -> None:
         self._items_max = items_max
@@ -54,7 +56,7 @@ class Arriving(Generic[Item]):
         self._next = 0
 
     def take(self, page: int, items: Sequence[Item], *, is_last: bool) -> list[Item] | None:
-        """The whole list, once its last page is there."""
+        """Add a page; return the whole list after its last page, else None."""
         if page == 0:
             self._items, self._next = [], 0
         if page != self._next or len(self._items) + len(items) > self._items_max:

@@ -1,4 +1,4 @@
-"""Every message of the command plane under one roof, and the union that a frame may hold."""
+"""All messages of the command plane, and the union that a frame may hold."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Asks a cloud's name service where a party listens, over one short session.
+"""Asks the name service of a cloud for the address of a party, over one short session.
 
-The question travels as an end-point's requests do, in a `Submit`; it needs no signature, since
-the session's certificate is all that the name service asks for.
+The request travels in a `Submit`, like those of end-points; it needs no signature, since the name
+service accepts the certificate of the session. Without an answer in time the caller gets the last
+connection error, or `DeadlinePassed`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Found: TypeAlias = "asyncio.Future[Address]"
 
 
 class NameLookup:
-    """A machine that asks one question on the first session that comes up."""
+    """A machine that sends one request on the first open session."""
 
     def __init__(self, name: str, found: Found) -> None:
         self._name = name
@@ -63,7 +64,7 @@ class NameLookup:
             case (RefusedOutcome(code=code, reason=reason, hint=hint),):
                 self._found.set_exception(error_from(code, reason, hint=hint))
             case _:
-                self._found.set_exception(MalformedFrame("an answer that tells no address"))
+                self._found.set_exception(MalformedFrame("an answer without an address"))
 
 
 async def resolve(
@@ -73,7 +74,8 @@ async def resolve(
     *,
     within_s: float = ANSWER_WITHIN_S,
 ) -> Address:
-    """Where `name` listens; raises what the name service, or the way to it, refused."""
+    """Return the address of `name`; raise the refusal of the name service or the connection
+    error."""
     loop = asyncio.get_running_loop()
     found: Found = loop.create_future()
     broker = Identity(Role.BROKER, credentials.identity.cloud)
@@ -87,7 +89,7 @@ async def resolve(
         raise (
             failures[-1]
             if failures
-            else DeadlinePassed(f"no name service tells where {name} listens")
+            else DeadlinePassed(f"no name service has the address of {name}")
         ) from None
     finally:
         found.cancel()

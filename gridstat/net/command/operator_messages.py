@@ -1,4 +1,9 @@
-"""What operators ask of a broker: changes of the cloud, and explanations."""
+"""Requests of operators to a broker: changes of the cloud, flooding, and reports.
+
+An operator sends a request on its own session; the broker answers each with one `OperatorAnswer` of
+the same `request_id`, for changes after they are durable. Nothing is repeated: a request whose
+session is lost may have been carried out, and the operator looks before asking again.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +19,28 @@ Modes: TypeAlias = Annotated[tuple[int, ...], msgspec.Meta(max_length=64)]
 
 
 class AddRouter(Struct, frozen=True):
-    """A new router, at run time."""
+    """Add a router to the cloud at run time."""
 
     request_id: int
     router: Router
 
 
 class RemoveRouter(Struct, frozen=True):
-    """Refused while subscriptions depend on the router."""
+    """Remove a router; refused while subscriptions depend on the router."""
 
     request_id: int
     name: str
 
 
 class AddChannel(Struct, frozen=True):
-    """`channel_id` 0 lets the broker choose."""
+    """Add a channel; `channel_id` 0 lets the broker choose the number."""
 
     request_id: int
     channel: EventChannel
 
 
 class RemoveChannel(Struct, frozen=True):
-    """Refused while subscriptions depend on the channel."""
+    """Remove a channel; refused while subscriptions depend on the channel."""
 
     request_id: int
     from_router: str
@@ -43,23 +48,23 @@ class RemoveChannel(Struct, frozen=True):
 
 
 class Explain(Struct, frozen=True):
-    """All that the broker knows of a variable: who publishes, who takes it, by which paths."""
+    """Report all that the broker knows of a variable: publisher, subscribers and paths."""
 
     request_id: int
     name: str
 
 
 class Survey(Struct, frozen=True):
-    """The whole cloud at a glance: routers, channels, publications, subscriptions, figures."""
+    """Report the whole cloud: routers, channels, publications, subscriptions, figures."""
 
     request_id: int
 
 
 class Account(Struct, frozen=True):
-    """Every contract with its ledger, page by page, for whoever keeps them; and all counters.
+    """Report every contract with its ledger, in pages, and all counters.
 
-    The first page (`after` 0) has the counters of routers and channels. `next` in the facts is
-    what to ask for next, 0 after the last page.
+    The first page (`after` 0) has the counters of routers and channels. `next` in the facts is the
+    `after` of the next page, 0 with the last page.
     """
 
     request_id: int
@@ -67,10 +72,10 @@ class Account(Struct, frozen=True):
 
 
 class SetFlooding(Struct, frozen=True):
-    """Flood a variable in the scope of the broker that is asked; without modes, in all of them.
+    """Flood a variable in the scope of this broker; without modes, in all modes.
 
-    Modes that the broker does not define are refused; a daemon defines none yet.
-    With a divisor only every n-th slot. Admitted like any stream, or refused with the bottleneck.
+    Undefined modes are refused; a daemon defines none yet. With a divisor only every n-th slot
+    floods. The flood is admitted like any stream, or refused with the bottleneck.
     """
 
     since: ClassVar[int] = 3
@@ -82,7 +87,7 @@ class SetFlooding(Struct, frozen=True):
 
 
 class RemoveFlooding(Struct, frozen=True):
-    """No longer flood it in these modes; without modes, in none."""
+    """Stop flooding a variable in these modes; without modes, in all modes."""
 
     since: ClassVar[int] = 3
 
@@ -92,9 +97,9 @@ class RemoveFlooding(Struct, frozen=True):
 
 
 class ListFlooding(Struct, frozen=True):
-    """Which variables flood, how far, in which modes, and who asked for it, page by page.
+    """List the flooded variables with level, modes and requester, in pages.
 
-    `next` in the facts is the name after which to ask for more, empty with the last page.
+    `next` in the facts is the name after which to continue, empty with the last page.
     """
 
     since: ClassVar[int] = 3
@@ -104,21 +109,22 @@ class ListFlooding(Struct, frozen=True):
 
 
 class AddChild(Struct, frozen=True):
-    """A broker above clouds gets another child, which joins when it dials."""
+    """Add a child to a broker above clouds; the child joins when it connects."""
 
     request_id: int
     name: NameText
 
 
 class RemoveChild(Struct, frozen=True):
-    """Refused while contracts cross the child, or channels lead to it."""
+    """Remove a child; refused while contracts cross the child, or channels end at it."""
 
     request_id: int
     name: NameText
 
 
 class OperatorAnswer(Struct, frozen=True):
-    """`facts` is plain data for people and JSON; a refusal says why instead."""
+    """Answer to any request: `facts` is plain data for people and JSON; or `refused` has the
+    reason."""
 
     request_id: int
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -139,4 +145,4 @@ OperatorCommand: TypeAlias = (
 )
 
 TreeCommand: TypeAlias = AddChild | RemoveChild
-"""What only a broker above clouds is asked."""
+"""Requests that only a broker above clouds accepts."""

@@ -1,8 +1,8 @@
-"""A router's table as orders: what its broker wants it to hold, and what it holds.
+"""Table of a router as orders: what its broker wants the router to hold, or what it holds.
 
-Both ends keep one. The digest is the exclusive-or of the hashes of all orders, so it follows each
-change at once, does not depend on the order of changes, and tells in eight bytes whether a router
-holds exactly what its broker wants.
+Broker and router keep one each. The digest is the exclusive-or of the hashes of all orders: it is
+updated with each change, does not depend on the order of changes, and shows in eight bytes whether
+the router holds exactly what the broker wants.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OrderTable:
         return len(self.channels) + len(self.sources) + len(self.variables) + len(self.paths)
 
     def apply(self, change: ChangeTable) -> None:
-        """Take a change in; `begins_anew` forgets everything first."""
+        """Apply a change; `begins_anew` clears the table first."""
         if change.begins_anew:
             self.clear()
         for path_id in change.torn_down:
@@ -69,7 +69,8 @@ class OrderTable:
         self.digest = 0
 
     def whole(self, *, term: int, number: int) -> Iterator[ChangeTable]:
-        """The table as bounded changes that build it anew, numbered from `number` on."""
+        """Yield the table as bounded changes that build it from nothing, numbered from `number`
+        on."""
         pieces = [
             *(ChangeTable(term=term, number=0, channels=some) for some in _slices(self.channels)),
             *(ChangeTable(term=term, number=0, sources=some) for some in _slices(self.sources)),
@@ -98,7 +99,7 @@ class OrderTable:
 
 
 def order_hash(order: ChannelOrder | SourceOrder | VariableOrder | PathOrder) -> int:
-    """64 bits of an order's own bytes; its class name is among them."""
+    """Return a 64-bit hash of the encoded order, which includes its class name."""
     return int.from_bytes(blake2b(_ENCODER.encode(order), digest_size=8).digest(), "big")
 
 
@@ -106,7 +107,7 @@ _ENCODER = msgspec.msgpack.Encoder(order="sorted")
 
 
 def _slices(held: dict[int, Order]) -> Iterator[tuple[Order, ...]]:
-    """The orders by ascending key, at most `MANY_MAX` at a time."""
+    """Yield the orders by ascending key, at most `MANY_MAX` at a time."""
     keys = sorted(held)
     for at in range(0, len(keys), MANY_MAX):
         yield tuple(held[key] for key in keys[at : at + MANY_MAX])

@@ -1,9 +1,9 @@
-"""Who may open a session here: rules on a peer's certificate, each with its words for a refusal."""
+"""Rules that decide from its certificate whether a peer may open a session."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gridstat.model.errors import NotAuthorised, WrongCloud
 from gridstat.net.command.identity import Role
@@ -14,11 +14,19 @@ if TYPE_CHECKING:
     from gridstat.net.command.identity import Identity
 
 
+class PeerAuthorization(Protocol):
+    """Rule that decides which peers a session accepts."""
+
+    def check(self, identity: Identity) -> None:
+        """Raise the refusal of this peer, if there is one; the peer is sent its reason."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ServerAuthorization:
-    """Lets in parties of some roles, of one cloud, and brokers that are children by name.
+    """Accepts parties of some roles in one cloud, and brokers that are children by name.
 
-    Everybody else is refused. `children` may change while the gate stands.
+    All other peers are refused. `children` may change during the life of the rule.
     """
 
     server: Identity
@@ -59,6 +67,6 @@ class ClientAuthorization:
         if identity != self.expected:
             raise NotAuthorised(
                 f"the peer is {identity}, not {self.expected}: "
-                "a session needs the very party that was asked for",
+                "a session needs the party that was requested",
                 hint="check the address, or the certificate of the server",
             )

@@ -1,4 +1,20 @@
-"""What routers and their broker say to each other; every order carries the broker's term."""
+"""Messages between a router and the leaf broker of its cloud, and the orders of a router's table.
+
+  router -> broker:  ReportRouter, TableChanged, TableRefused, ChannelStateChanged,
+                     BackPressureChanged, ReportCounters, AttachmentChanged, Forward
+  broker -> router:  RouterAccepted, ChangeTable, Return, Push, DetachEndPoint
+
+A session begins with ReportRouter. The broker answers with RouterAccepted, compares the reported
+digest with that of the wanted table, and sends the whole table if they differ. Then each change is
+one ChangeTable with the next number; the router applies it to the core and confirms it with
+TableChanged and its new digest. On TableRefused, or a wrong digest, the broker sends the whole
+table again, each time after a longer pause.
+
+Every order carries the broker's term: a router ignores a broker of a lower term than it knows. A
+router that loses the session, or whose broker restarts, forwards on with the table it has and
+reports its digest in the next session. A restarted router reports `is_first_time` and gets the
+whole table. A router that is absent too long counts as down, and its paths are moved.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +27,17 @@ from gridstat.net.command.session_messages import MANY_MAX, NameText, ShortText,
 
 Counters: TypeAlias = Annotated[dict[ShortText, int], msgspec.Meta(max_length=256)]
 RefusedRows: TypeAlias = Annotated[dict[int, ShortText], msgspec.Meta(max_length=MANY_MAX)]
-"""Why a core cannot hold the rows of some variables; of very many, the first."""
+"""Reasons why a core cannot hold the rows of some variables; of very many, the first."""
 ManyCounters: TypeAlias = Annotated[dict[int, Counters], msgspec.Meta(max_length=16_384)]
 
 
 class ReportRouter(Struct, frozen=True):
-    """First message on every session to the broker: who, where, and what table it holds.
+    """First message of a router on every session: its addresses and the digest of its table.
 
-    `is_first_time` says that the process is new (a crash or a first start) and its table empty;
-    otherwise only the session was lost. `digest` is that of its table (`net/command/digest.py`).
-    With `counts_data_as_life` any datagram counts when the router judges whether a silent channel
-    has returned; a router of an earlier release counts probes alone, and needs them beside data.
+    The broker answers with `RouterAccepted`. `is_first_time` is true for a new process, whose table
+    is empty; otherwise only the session was lost. `digest` is that of the table (`order_table.py`).
+    With `counts_data_as_life` the router accepts any datagram as proof that a silent channel has
+    returned; a router of an earlier release accepts probes alone, and needs them beside data.
     """
 
     host: ShortText
@@ -38,9 +54,12 @@ class ReportRouter(Struct, frozen=True):
 
 
 class TableChanged(Struct, frozen=True):
-    """All changes up to `number` of this session are in the core; what the table now digests to.
+    """A router confirms all changes of this session up to `number`, and sends the digest of its
+    table.
 
-    All but the `refused` rows: of those the core holds what it held before, or nothing.
+    The core holds all of them except the `refused` rows: of those it holds the previous row, or
+    none. The broker completes the requests that wait for this router, and moves paths away from
+    refused rows.
     """
 
     number: int
@@ -49,7 +68,7 @@ class TableChanged(Struct, frozen=True):
 
 
 class TableRefused(Struct, frozen=True):
-    """A change could not be made; the broker sends the whole table anew."""
+    """A router could not apply a change; the broker sends the whole table again."""
 
     number: int
     code: int
@@ -57,7 +76,10 @@ class TableRefused(Struct, frozen=True):
 
 
 class ChannelStateChanged(Struct, frozen=True):
-    """Seen from a channel's receiving end: probes fell silent, or are heard again."""
+    """The receiving router of a channel reports that its probes have stopped, or have returned.
+
+    The broker moves paths away from the channel, or back.
+    """
 
     channel_id: int
     is_up: bool
@@ -65,7 +87,11 @@ class ChannelStateChanged(Struct, frozen=True):
 
 
 class BackPressureChanged(Struct, frozen=True):
-    """A paced channel's queue has crossed its high or, later, its low water mark."""
+    """The sending router of a paced channel reports that its queue is above the high-water mark.
+
+    `is_on` false reports that it fell below the low-water mark. The broker plans new paths around
+    the channel meanwhile.
+    """
 
     since: ClassVar[int] = 2
 
@@ -75,7 +101,7 @@ class BackPressureChanged(Struct, frozen=True):
 
 
 class ReportCounters(Struct, frozen=True):
-    """Every second or so: counters by name, of the core and of each channel and source."""
+    """A router reports the counters of its core, channels and sources about every second."""
 
     router: Counters = msgspec.field(default_factory=dict)
     channels: ManyCounters = msgspec.field(default_factory=dict)
@@ -83,9 +109,10 @@ class ReportCounters(Struct, frozen=True):
 
 
 class Forward(Struct, frozen=True):
-    """An edge passes on what an attached end-point signed; `edge` is in the session's certificate.
+    """An edge router forwards a signed request of an attached end-point; answered by `Return`.
 
-    `signature` covers `body` and the words of `authority.signed_bytes`.
+    The edge's name is in the certificate of the session. `signature` covers `body` and the prefix
+    of `endpoint_signatures.signed_bytes`; the broker checks it.
     """
 
     endpoint: str
@@ -95,7 +122,10 @@ class Forward(Struct, frozen=True):
 
 
 class AttachmentChanged(Struct, frozen=True):
-    """An end-point's session with this edge is up or gone; gone is not yet the end of anything."""
+    """An edge router reports that the session of an end-point has opened or ended.
+
+    The broker keeps the end-point's registrations for a grace period after the end of its sessions.
+    """
 
     endpoint: str
     is_up: bool
@@ -105,10 +135,11 @@ class AttachmentChanged(Struct, frozen=True):
 
 
 class ChannelOrder(Struct, frozen=True):
-    """Open an outgoing channel, or change it. `probe_interval_ms` 0: send no probes.
+    """Order to open an outgoing channel, or to change it. `probe_interval_ms` 0: send no probes.
 
-    With `probes_only_when_idle` a probe is sent only when no event has left for an interval. It is
-    ordered where both ends know it: a router that does not would hold another order than was sent.
+    With `probes_only_when_idle` a probe is sent only when no event has left for an interval. The
+    broker sets it only if both ends know the field: a router that does not would compute another
+    digest.
     """
 
     channel_id: int
@@ -127,7 +158,7 @@ class ChannelOrder(Struct, frozen=True):
 
 
 class SourceOrder(Struct, frozen=True):
-    """Accept what comes on a channel. `silent_ms_max` 0: nobody minds its silence."""
+    """Order to accept events of a channel. `silent_ms_max` 0: its silence is not reported."""
 
     channel_id: int
     sender: str
@@ -137,11 +168,11 @@ class SourceOrder(Struct, frozen=True):
 
 
 FLOODS_SCHEMA: Final = 3
-"""The first schema whose routers know floods; an older one would hold another order than sent."""
+"""First schema whose routers know floods; an older router would compute another digest."""
 
 
 class FloodOrder(Struct, frozen=True):
-    """Flood every n-th slot, in these modes, to every channel of this level or a deeper one."""
+    """Order to flood every n-th slot, in these modes, to all channels of this level or deeper."""
 
     level: int
     modes: int = 1
@@ -149,11 +180,12 @@ class FloodOrder(Struct, frozen=True):
 
 
 class VariableOrder(Struct, frozen=True):
-    """Carry a variable; `source` is its publisher's channel at the publisher's own edge, else 0.
+    """Order to carry a variable; `source` is the publisher's channel at the publisher's edge, else
+    0.
 
-    A periodic one with a minimum interval is replayed: its stamps are of the past, and the interval
-    bounds how fast it may come. An aperiodic one with a phase is belated: its stamps may be old as
-    well. (Neither has a flag of its own, so that older routers digest the same order.)
+    A periodic variable with a minimum interval is replayed: its time stamps are in the past, and
+    the interval bounds its rate. An aperiodic variable with a phase is belated: its time stamps may
+    be old as well. (Neither has a flag of its own, so that older routers compute the same digest.)
     """
 
     variable_id: int
@@ -167,7 +199,7 @@ class VariableOrder(Struct, frozen=True):
 
 
 class PathOrder(Struct, frozen=True):
-    """One way of one subscription through this router: every n-th slot to a channel."""
+    """Order for one path of one subscription through this router: every n-th slot to a channel."""
 
     path_id: int
     variable_id: int
@@ -178,10 +210,12 @@ class PathOrder(Struct, frozen=True):
 
 
 class ChangeTable(Struct, frozen=True):
-    """A change of a table, done in the order torn down, dropped, closed, opened, carried, set up.
+    """The broker changes a router's table; the router answers with `TableChanged` or
+    `TableRefused`.
 
-    Numbers count from 1 in each session. With `begins_anew` the orders up to `is_last` are the
-    whole table, and what they do not name goes; until then they wait.
+    The parts are applied in the order torn_down, dropped, closed, channels, sources, variables,
+    paths. Numbers count from 1 in each session. With `begins_anew` the changes up to `is_last` are
+    the whole table: the router collects them, and removes what they do not name.
     """
 
     term: int
@@ -199,7 +233,10 @@ class ChangeTable(Struct, frozen=True):
 
 
 class RouterAccepted(Struct, frozen=True):
-    """The answer to `ReportRouter`; `do_first_time` announces a whole table."""
+    """Answer to `ReportRouter`; `do_first_time` announces a whole table.
+
+    The router stores the term, and refuses brokers of lower terms from then on.
+    """
 
     term: int
     mode: int = 1
@@ -207,7 +244,7 @@ class RouterAccepted(Struct, frozen=True):
 
 
 class Return(Struct, frozen=True):
-    """The broker's answer to a `Forward`, for the edge to hand to its end-point."""
+    """Answer to `Forward`; the edge router sends it to the end-point as `Answer`."""
 
     term: int
     endpoint: str
@@ -216,7 +253,7 @@ class Return(Struct, frozen=True):
 
 
 class Push(Struct, frozen=True):
-    """A notice for an end-point, by way of its edge."""
+    """The broker sends a notice to an end-point; the edge router passes it on as `Notify`."""
 
     term: int
     endpoint: str
@@ -224,7 +261,8 @@ class Push(Struct, frozen=True):
 
 
 class DetachEndPoint(Struct, frozen=True):
-    """The end-point no longer belongs to this edge; its session is to be closed."""
+    """The broker detaches an end-point from this edge; the router closes the end-point's
+    session."""
 
     term: int
     endpoint: str

@@ -1,10 +1,35 @@
-"""Contracts across clouds: from their subscriber's cloud up to their owner, and down from there.
+"""Messages of contracts across clouds: requests up to the owner, two-phase reservations down.
 
-A contract is called `cloud#number`, by its subscriber's cloud and that cloud's number for it; every
-change or new plan of it is a generation more. Its owner is the lowest broker above both of its
-ends. A *segment* is the part of a contract in the scope of one broker: from its publisher, or from
-the channels by which it enters, to its subscriber, or to the channels by which it leaves. Parents
-reserve, commit and release segments.
+A contract is named `cloud#number`: the cloud of its subscriber and that cloud's number. Each change
+and each new plan is one generation more. The *owner* is the lowest broker above both ends. A
+*segment* is the part of a contract in the scope of one broker: from the publisher or the entry
+channels to the subscriber or the exit channels. A broker with children divides its segment into
+segments of its children.
+
+  subscriber's leaf -> owner:     AskContract, EndContract
+  owner -> subscriber's leaf:     ContractGranted, ContractRefused, ContractEnded
+  owner -> publisher's leaf:      Lookup, answered by LookedUp
+  parent -> child:                Reserve, Commit, Release
+  child -> parent:                Reserved, NotReserved, SegmentUp, Released,
+                                  SegmentBroken, SegmentRestored, SegmentsHeld
+
+A segment at a child:
+
+  none --Reserve--> reserved --Commit--> committed --(routers confirm)--> up
+  up <--SegmentBroken / SegmentRestored--> broken
+  reserved, committed, up, broken --Release--> none
+
+Timeouts. A parent that misses the answer to a Reserve gives the generation up: it releases the
+segments and refuses with `DeadlinePassed`. It plans around a NotReserved. It repeats Commit and
+Release until the answer arrives; a contract whose SegmentUp is late is granted as degraded. A leaf
+broker that misses the answer to AskContract answers its end-point with `DeadlinePassed`, and sends
+EndContract or asks for the previous quality again.
+
+Restarts and lost sessions. Every state above is durable before it is reported. After each join the
+child sends SegmentsHeld; the parent releases whatever it has not decided (presumed abort) and
+repeats Reserve, Commit and Release for the rest. The leaf broker repeats each AskContract and
+EndContract that has no answer. The receiver of a repeated message repeats its answer and does the
+work only once.
 """
 
 from __future__ import annotations
@@ -32,29 +57,34 @@ if TYPE_CHECKING:
 
 PATHS_MAX: Final = 4
 PIECES_MAX: Final = 2 * PATH_ROUTERS_MAX - 1
-"""A path crosses a router in every cloud at least, and one channel between two clouds."""
+"""Bound on the pieces of a path: at least one router in each cloud, one channel between two
+clouds."""
 PIECE_ROUTERS_MAX: Final = 1_024
-"""More than a path crosses in any cloud."""
+"""Bound on the routers of one piece, above the length of any path inside a cloud."""
 TROUBLES_MAX: Final = 128
-"""Above what `few_words` leaves of many."""
+"""Bound on the `degraded` texts of a segment, above the number that `few_words` leaves."""
 REASON_LENGTH_MAX: Final = 1 << 16
 ReasonText: TypeAlias = Annotated[str, msgspec.Meta(max_length=REASON_LENGTH_MAX)]
 Round: TypeAlias = Count
-"""Which of several questions by the same name is meant; 0 of a peer that knows of no rounds."""
+"""Number that tells repeated requests for one generation apart; 0 from a peer that does not
+number."""
 
 
 class Nearness(Struct, frozen=True):
-    """How far it is between a border router of the scope and one end of a contract inside it."""
+    """Latency between a border router of the scope and one end of a contract inside the scope."""
 
     router: NameText
     latency_us: LatencyUs
 
 
 class AskContract(TreeMessageBase, frozen=True):
-    """A subscriber of the child wants a variable of another cloud; climbs until both are below.
+    """Request for a contract, sent by the subscriber's leaf broker to its parent.
 
-    `ends` tells, for the parent's borders, how near the subscriber is; each broker on the way up
-    works it out anew for the borders of its own parent.
+    Each broker passes the message up until it is the owner: the broker above both the subscriber's
+    and the publisher's cloud. The owner plans, and answers with `ContractGranted` or
+    `ContractRefused`. `ends` holds the latency from each of the parent's borders to the subscriber;
+    each broker on the way up computes it again for the borders of its own parent. The sender
+    repeats an unanswered request after each join.
     """
 
     contract: ContractText
@@ -67,10 +97,11 @@ class AskContract(TreeMessageBase, frozen=True):
 
 
 class PathSegment(Struct, frozen=True, tag="Piece"):
-    """Consecutive routers of one path and the channels between them, and whose they are.
+    """Consecutive routers of one path that have one owner, and the channels between them.
 
     A channel between clouds is a piece of its own: two routers, one channel, its owner.
-    `detection_ms` is the longest silence limit of its channels, 0 without any; None is unknown.
+    `detection_ms` is the longest silence limit of its channels: 0 without channels, None if
+    unknown.
     """
 
     owner: NameText
@@ -85,7 +116,8 @@ class PathSegment(Struct, frozen=True, tag="Piece"):
 class SegmentedPath(Struct, frozen=True, tag="PiecedPath"):
     """One of the disjoint paths of a segment, or of a whole contract, from its first router on.
 
-    `entry` and `exit` are the channels by which it comes and goes; 0 at the contract's own ends.
+    `entry` and `exit` are the channels by which the path enters and leaves the scope; they are 0 at
+    the ends of the contract.
     """
 
     entry: int
@@ -95,7 +127,8 @@ class SegmentedPath(Struct, frozen=True, tag="PiecedPath"):
 
 
 def joined_routers(pieces: Iterable[PathSegment]) -> list[str]:
-    """The routers of consecutive pieces, in order; where two pieces meet, the one they share."""
+    """Return the routers of consecutive pieces in order; a router shared by two pieces appears
+    once."""
     routers: list[str] = []
     for piece in pieces:
         is_next = bool(routers) and piece.routers[:1] == (routers[-1],)
@@ -107,11 +140,14 @@ Paths: TypeAlias = Annotated[tuple[SegmentedPath, ...], msgspec.Meta(max_length=
 
 
 class ContractGranted(TreeMessageBase, frozen=True):
-    """The contract holds, all segments are up as far as `degraded` does not say otherwise.
+    """The owner grants a contract to the subscriber's leaf broker, or reports a change of its
+    paths.
 
-    `asked` is the generation of the question that it answers: a new plan of the owner's has a
-    higher one of its own. None of an owner that does not tell. `paths_down` are the indices of the
-    paths that do not work at the moment; the owner says it again when there are others.
+    The segments of this generation are up, except for what `degraded` lists. The leaf broker stores
+    the grant and answers or notifies the end-point. `asked` is the generation of the request that
+    the grant answers; a new plan of the owner has a higher `generation`. `asked` is None from an
+    owner of an earlier release. `paths_down` lists the indices of paths that do not work; the owner
+    sends the grant again when that list changes.
     """
 
     contract: ContractText
@@ -127,12 +163,16 @@ class ContractGranted(TreeMessageBase, frozen=True):
 
     @property
     def answered(self) -> int:
-        """The generation of the newest question that its owner had heard."""
+        """Generation of the newest request that the owner had received."""
         return self.generation if self.asked is None else self.asked
 
 
 class ContractRefused(TreeMessageBase, frozen=True):
-    """There is no such contract, and nothing of it is reserved; an older generation stands."""
+    """The owner refuses this generation to the subscriber's leaf broker, and holds nothing for it.
+
+    An older generation that was granted stays in force. The leaf broker answers the end-point with
+    `refused`.
+    """
 
     contract: ContractText
     generation: Generation
@@ -144,27 +184,35 @@ class ContractRefused(TreeMessageBase, frozen=True):
 
 
 class EndContract(TreeMessageBase, frozen=True):
-    """The subscriber's cloud has ended it; said again until it is confirmed."""
+    """The subscriber's leaf broker ends a contract; the owner releases all of its segments.
+
+    The leaf broker sends the message again after each join until `ContractEnded` arrives.
+    """
 
     contract: ContractText
 
 
 class ContractEnded(TreeMessageBase, frozen=True):
-    """It is over: as asked, or because its variable is gone, which `refused` then says."""
+    """The owner confirms `EndContract`, or ends the contract itself because its variable is gone.
+
+    In the second case `refused` gives the reason. The leaf broker drops its record of the contract.
+    """
 
     contract: ContractText
     refused: RefusedOutcome | None = None
 
 
 class Lookup(TreeMessageBase, frozen=True):
-    """Who publishes this, and how near is it to the parent's borders?"""
+    """A parent asks the publisher's leaf broker for a variable and its distance to the parent's
+    borders."""
 
     lookup: int
     name: NameText
 
 
 class LookedUp(TreeMessageBase, frozen=True):
-    """The variable as registered, or why there is none."""
+    """Answer to `Lookup`: the registered variable and its distances to the borders, or the
+    refusal."""
 
     lookup: int
     variable: StatusVariable | None = None
@@ -176,7 +224,8 @@ class LookedUp(TreeMessageBase, frozen=True):
 
 
 class Gate(Struct, frozen=True):
-    """A channel between clouds and the router of this scope at which it ends or begins."""
+    """A channel between clouds, and the router of this scope at which the channel ends or
+    begins."""
 
     router: NameText
     channel_id: int
@@ -186,12 +235,14 @@ Gates: TypeAlias = Annotated[tuple[Gate, ...], msgspec.Meta(max_length=PATHS_MAX
 
 
 class Reserve(TreeMessageBase, frozen=True):
-    """Find and hold disjoint ways, one from each entry and one to each exit, whichever to which.
+    """A parent asks a child to find and hold disjoint paths: one from each entry, one to each exit.
 
-    Without entries they begin at the variable's publisher, without exits they end at `subscriber`;
-    one of the two is in this scope then. `granted` is one definite quality, and its latencies are
-    this segment's share. `replaces` is the generation that this one will supersede, or -1. `round`
-    tells this question from others by the same name; the answer carries the same.
+    The child chooses which entry is joined to which exit. Without entries the paths begin at the
+    variable's publisher; without exits they end at `subscriber`; that end then lies in this scope.
+    `granted` is one definite quality, and its latencies are the share of this segment. `replaces`
+    is the generation that this one supersedes, or -1. The child answers with `Reserved` or
+    `NotReserved` and the same `round`; a repeated request for a segment that is held gets the same
+    answer.
     """
 
     contract: ContractText
@@ -206,10 +257,10 @@ class Reserve(TreeMessageBase, frozen=True):
 
 
 class Reserved(TreeMessageBase, frozen=True):
-    """Held, durably, until the parent commits or releases it.
+    """A child holds the segment, durably, until a commit or release; answers `Reserve`.
 
-    With `is_moved` it answers nothing: it is said of what is committed when it is led another way,
-    and after a join if it has been.
+    With `is_moved` the message answers nothing: it reports that a committed segment was routed
+    along other paths. The child sends it at the move, and again after each join.
     """
 
     contract: ContractText
@@ -221,7 +272,10 @@ class Reserved(TreeMessageBase, frozen=True):
 
 
 class NotReserved(TreeMessageBase, frozen=True):
-    """Nothing is held, and why; `limit` is the kind of what is short (`capacity/admission.py`)."""
+    """A child refuses `Reserve` and holds nothing; `limit` names the kind of shortage.
+
+    The kinds are the names of `Limit` in `capacity/admission.py`. The parent plans around them.
+    """
 
     contract: ContractText
     generation: Generation
@@ -231,14 +285,21 @@ class NotReserved(TreeMessageBase, frozen=True):
 
 
 class Commit(TreeMessageBase, frozen=True):
-    """It counts: order it at the routers."""
+    """A parent has decided for this generation: the child sends the reserved paths to its routers.
+
+    The child answers with `SegmentUp`, or with `SegmentBroken` if it does not hold the segment.
+    """
 
     contract: ContractText
     generation: Generation
 
 
 class SegmentUp(TreeMessageBase, frozen=True, tag="StretchUp"):
-    """Committed, durably, and confirmed by the routers, but for what `degraded` says."""
+    """Answer to `Commit`: the segment is durable and confirmed by its routers.
+
+    `degraded` lists the exceptions. The parent counts the segment as up and may release the
+    generation that it replaces.
+    """
 
     contract: ContractText
     generation: Generation
@@ -246,7 +307,10 @@ class SegmentUp(TreeMessageBase, frozen=True, tag="StretchUp"):
 
 
 class Release(TreeMessageBase, frozen=True):
-    """Give it back, reserved or committed."""
+    """A parent releases a segment, reserved or committed; the child answers with `Released`.
+
+    The child carries a committed segment a moment longer, since events may be under way.
+    """
 
     contract: ContractText
     generation: Generation
@@ -254,7 +318,7 @@ class Release(TreeMessageBase, frozen=True):
 
 
 class Released(TreeMessageBase, frozen=True):
-    """Nothing of it is held any more."""
+    """Answer to `Release`: the child holds nothing of this generation, durably."""
 
     contract: ContractText
     generation: Generation
@@ -262,9 +326,11 @@ class Released(TreeMessageBase, frozen=True):
 
 
 class SegmentBroken(TreeMessageBase, frozen=True, tag="StretchBroken"):
-    """A committed segment lacks paths that the child cannot mend, or none; or is over.
+    """A child reports that a committed segment lacks paths that it cannot reroute, or has ended.
 
-    `broken` are the gates that cannot be used. With `is_over` the variable is gone for good.
+    `broken` lists the entry and exit channels that cannot be used. With `is_over` the variable is
+    no longer published, and the owner ends the contract; otherwise the owner plans around the
+    failure.
     """
 
     contract: ContractText
@@ -275,14 +341,14 @@ class SegmentBroken(TreeMessageBase, frozen=True, tag="StretchBroken"):
 
 
 class SegmentRestored(TreeMessageBase, frozen=True, tag="StretchMended"):
-    """All its paths work again."""
+    """A child reports that all paths of a segment it had reported as broken work again."""
 
     contract: ContractText
     generation: Generation
 
 
 class HeldSegment(Struct, frozen=True, tag="HeldStretch"):
-    """What a child holds of a contract."""
+    """One segment in `SegmentsHeld`: a generation of a contract, reserved or committed."""
 
     contract: ContractText
     generation: Generation
@@ -290,7 +356,11 @@ class HeldSegment(Struct, frozen=True, tag="HeldStretch"):
 
 
 class SegmentsHeld(TreeMessageBase, frozen=True, tag="StretchesHeld"):
-    """After joining: all that the child holds, page by page; what the parent does not know goes."""
+    """After each join a child lists all segments that it holds, in pages.
+
+    The parent releases segments that it has not decided, and counts releases of missing ones as
+    done.
+    """
 
     held: Annotated[tuple[HeldSegment, ...], msgspec.Meta(max_length=MANY_MAX)]
     is_last: bool = True

@@ -1,15 +1,29 @@
-"""One session with one peer: TLS, Hello, messages, pings, Bye; an asyncio protocol on plain TCP.
+"""One session with one peer: an asyncio protocol of TLS, Hello, messages, pings and Bye over TCP.
 
-The client says Hello first, together with the end of its handshake; the server answers with its own
-or with a Bye that says why not. So a client whose session is up has been accepted.
+  CONNECTING --TLS established, peer authorised--> GREETING --Hello received--> OPEN
+  any of these --error, Bye, silence or close()--> CLOSING --connection lost--> CLOSED
 
-    connecting → greeting → open → closing → closed
+CONNECTING: both sides do the TLS handshake and check the peer's certificate. GREETING: the client
+sends Hello with the end of its handshake; the server answers with its own Hello, or with a Bye that
+gives the reason of a refusal. A client whose session is open has therefore been accepted. OPEN:
+messages go to the owner in order. CLOSING: a last Bye is written, and input is read and dropped
+until the peer closes its side.
+
+Timeouts. A peer that has not sent Hello within `hello_within_s` is refused. An open session without
+input for `ping_interval_s` sends Ping; after `silent_intervals_max` silent intervals it ends with
+`DeadlinePassed`. A closing session is aborted after `linger_s`. A peer that reads too slowly, so
+that more than `write_bytes_max` bytes wait, is cut off.
+
+Restart. A session keeps nothing: messages under way are lost with it, and no message is repeated
+here. The dialer (`dialer.py`) opens a new session, in which both sides report their state again.
+`Hello.instance` tells a restarted process from a reconnected one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -33,18 +47,18 @@ if TYPE_CHECKING:
 
     from gridstat.net.command.identity import Identity
     from gridstat.net.command.messages import Message
-    from gridstat.net.command.session_settings import SessionCounters
-    from gridstat.net.command.session_terms import SessionTerms
+    from gridstat.net.command.peer_authorization import PeerAuthorization
+    from gridstat.net.command.session_settings import SessionCounters, SessionSettings
 
 
 HELLO_BYTES_MAX: Final = 16_384
-"""Until a peer is accepted, it is not given room for more than an introduction."""
-FRAMES_A_TURN: Final = 32
-"""Whoever sends hundreds at once keeps nobody else waiting, and the journal begins earlier."""
+"""Largest frame before the session is open: enough for a Hello, too small to exhaust memory."""
+FRAMES_PER_CALL: Final = 32
+"""Messages handled in one call of the event loop, so that other sessions are served in between."""
 
 
 class SessionState(Enum):
-    """How far a session has come; it never goes back."""
+    """States of a session in order; a session never returns to an earlier one."""
 
     CONNECTING = auto()
     GREETING = auto()
@@ -54,10 +68,10 @@ class SessionState(Enum):
 
 
 class SessionOwner(Protocol):
-    """Whoever keeps the sessions of a process."""
+    """Owner of the sessions of a process; it receives the events of each session."""
 
     def opening(self, session: Session) -> None:
-        """The peer has introduced itself; raises to refuse it after all."""
+        """Name the session of a peer that sent a valid Hello, or raise to refuse the peer."""
         ...
 
     def opened(self, session: Session) -> None: ...
@@ -65,47 +79,61 @@ class SessionOwner(Protocol):
     def received(self, session: Session, message: Message) -> None: ...
 
     def closed(self, session: Session) -> None:
-        """Exactly once for each session that was made; `session.error` says why."""
+        """Handle the end of a session; called once for each session, with the cause in
+        `session.error`."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionParameters:
+    """All that is fixed before a connection is made: side, permitted peers, Hello and bounds."""
+
+    is_server: bool
+    authorization: PeerAuthorization
+    context: ssl.SSLContext
+    hello: Hello
+    settings: SessionSettings
 
 
 class Session(asyncio.Protocol):
     """Messages go to the owner only while the session is open, in the order they were sent.
 
-    What is sent within one turn of the event loop leaves in one write.
+    Messages sent within one iteration of the event loop leave in one write.
     """
 
-    def __init__(self, owner: SessionOwner, terms: SessionTerms, counters: SessionCounters) -> None:
+    def __init__(
+        self, owner: SessionOwner, parameters: SessionParameters, counters: SessionCounters
+    ) -> None:
         self.state = SessionState.CONNECTING
         self.identity: Identity | None = None
         self.hello: Hello | None = None
         self.error: GridStatError | None = None
         self.peer = ""
-        """The owner's name for it, given in `opening`."""
+        """Name of the peer, set by the owner in `opening`."""
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when nothing of the session is left."""
+        """Future that is done when the connection is closed."""
         self._owner = owner
-        self._terms = terms
-        self._settings = terms.settings
+        self._parameters = parameters
+        self._settings = parameters.settings
         self._counters = counters
         self._loop = asyncio.get_running_loop()
-        self._tls = TlsEngine(terms.context, is_server=terms.is_server)
+        self._tls = TlsEngine(parameters.context, is_server=parameters.is_server)
         self._reader = FrameReader(HELLO_BYTES_MAX)
-        self._bodies: Iterator[bytes] | None = None
-        """Of what was received, the messages that have not had their turn."""
+        self._unread_bodies: Iterator[bytes] | None = None
+        """Frame bodies that were received but not handled yet; None if there are none."""
         self._is_paused = False
-        self._schema_version = terms.hello.schema_version
+        self._schema_version = parameters.hello.schema_version
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
         self._is_flush_due = False
-        self._has_heard = True
+        self._has_received = True
         self._silent_intervals = 0
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
 
     @property
     def is_server(self) -> bool:
-        return self._terms.is_server
+        return self._parameters.is_server
 
     @property
     def was_open(self) -> bool:
@@ -117,8 +145,8 @@ class Session(asyncio.Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether a ping has gone unanswered for a whole interval."""
-        return self._silent_intervals > 1 and not self._has_heard
+        """True if a ping has been unanswered for a whole interval."""
+        return self._silent_intervals > 1 and not self._has_received
 
     @property
     def address(self) -> str:
@@ -135,76 +163,81 @@ class Session(asyncio.Protocol):
             self._put(message)
 
     def close(self, error: GridStatError | None = None) -> None:
-        """Say Bye, and why, after all that was sent before."""
-        self._end(error, word="closed", is_told=True)
+        """Send Bye with the reason after all earlier messages, and end the session."""
+        self._end(error, cause="closed", sends_bye=True)
 
     def abort(self, error: GridStatError | None = None) -> None:
-        """End at once, without a word."""
-        self._end(error, word="aborted", is_told=False)
+        """End at once, without Bye."""
+        self._end(error, cause="aborted", sends_bye=False)
         if self._transport is not None:
             self._transport.abort()
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._timer = self._loop.call_later(self._settings.hello_within_s, self._too_late)
+        self._timer = self._loop.call_later(self._settings.hello_within_s, self._hello_timed_out)
         self._tls.begin()
-        self._write_through()
+        self._write_encrypted()
 
     def data_received(self, data: bytes) -> None:
         if self.state is SessionState.CLOSING or self.state is SessionState.CLOSED:
             return
-        self._has_heard = True
+        self._has_received = True
         self._counters.bytes_in += len(data)
         try:
             plain = self._tls.receive(data)
         except ssl.SSLError as error:
-            word, told = explain_failure(error, peer=self._peer_words())
-            self._end(told, word=word, is_told=False)
+            cause, refusal = explain_failure(error, peer=self._peer_text())
+            self._end(refusal, cause=cause, sends_bye=False)
             return
-        self._write_through()
-        self._bodies = self._reader.feed(plain)
-        self._take_turn()
+        self._write_encrypted()
+        self._unread_bodies = self._reader.feed(plain)
+        self._process_received()
 
     def eof_received(self) -> bool:
-        self._end(LinkDown(f"{self._peer_words()} has gone"), word="gone", is_told=False)
+        self._end(
+            LinkDown(f"{self._peer_text()} has closed the connection"),
+            cause="gone",
+            sends_bye=False,
+        )
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        told = f"the connection with {self._peer_words()} is lost"
-        self._end(LinkDown(f"{told}: {exc}" if exc else told), word="lost", is_told=False)
+        text = f"the connection with {self._peer_text()} is lost"
+        self._end(LinkDown(f"{text}: {exc}" if exc else text), cause="lost", sends_bye=False)
         self.state = SessionState.CLOSED
         self._stop_timer()
         if not self.finished.done():
             self.finished.set_result(None)
 
-    # How it begins.
+    # Opening.
 
     def _identify(self) -> None:
-        """The handshake is done: check who it is; a client then introduces itself."""
+        """Check the certificate of the peer after the handshake; a client then sends its Hello."""
         identity = self._tls.peer_identity()
-        self._terms.gate.check(identity)
+        self._parameters.authorization.check(identity)
         self.identity = identity
         self.state = SessionState.GREETING
         if not self.is_server:
-            self._put(self._terms.hello)
+            self._put(self._parameters.hello)
 
     def _greet(self, message: Message | None) -> None:
         match message:
             case Bye(code=code, reason=reason, hint=hint):
-                told = reason or f"{self._peer_words()} said Bye instead of Hello"
-                self._end(error_from(code, told, hint=hint), word="told_bye", is_told=False)
+                text = reason or f"{self._peer_text()} sent Bye instead of Hello"
+                self._end(error_from(code, text, hint=hint), cause="told_bye", sends_bye=False)
                 return
             case Hello():
                 self._check_hello(message)
             case _:
                 raise MalformedFrame("the first message must be Hello")
         self.hello = message
-        self._owner.opening(self)
+        self._owner.opening(self)  # May refuse: then the client receives Bye instead of Hello.
         if self.is_server:
-            self._put(self._terms.hello)
+            self._put(self._parameters.hello)
         self.state = SessionState.OPEN
+        # From here on the peer is trusted with large frames.
         self._reader.frame_bytes_max = self._settings.frame_bytes_max
         self._counters.sessions += 1
         self._counters.sessions_opened += 1
@@ -219,7 +252,7 @@ class Session(asyncio.Protocol):
                 f"Hello of {hello.role[:20]}/{hello.name[:80]} with the certificate of "
                 f"{self.identity}: both must name the same party"
             )
-        ours = self._terms.hello
+        ours = self._parameters.hello
         agreed = min(ours.schema_version, hello.schema_version)
         if agreed < max(ours.schema_version_min, hello.schema_version_min):
             raise NoCommonSchema(
@@ -228,28 +261,35 @@ class Session(asyncio.Protocol):
             )
         self._schema_version = agreed
 
-    # How it lives.
+    # Receiving and sending.
 
-    def _take_turn(self) -> None:
-        """Hear a few messages, then let others have their turn; read on when all are heard."""
+    def _process_received(self) -> None:
+        """Handle a few received messages; continue in the next iteration if there are more.
+
+        Reading is paused meanwhile, so that the received bytes stay bounded.
+        """
         if self.state is SessionState.CLOSING or self.state is SessionState.CLOSED:
             self._pause(is_paused=False)
             return
-        self._has_heard = True
+        self._has_received = True
         try:
             if self.state is SessionState.CONNECTING and self._tls.is_established:
                 self._identify()
             self._read()
         except Malformed as error:
-            self._end(error, word=f"malformed_{error.reason}", is_told=True)
+            self._end(error, cause=f"malformed_{error.reason}", sends_bye=True)
         except GridStatError as error:
-            self._end(error, word=type(error).__name__, is_told=True)
-        has_more = self._bodies is not None and self.state is SessionState.OPEN
+            self._end(error, cause=type(error).__name__, sends_bye=True)
+        has_more = self._unread_bodies is not None and self.state is SessionState.OPEN
         self._pause(is_paused=has_more)
         if has_more:
-            self._loop.call_soon(self._take_turn)
+            self._loop.call_soon(self._process_received)
         elif self._tls.is_finished:
-            self._end(LinkDown(f"{self._peer_words()} has gone"), word="gone", is_told=False)
+            self._end(
+                LinkDown(f"{self._peer_text()} has closed the connection"),
+                cause="gone",
+                sends_bye=False,
+            )
 
     def _pause(self, *, is_paused: bool) -> None:
         if is_paused is self._is_paused or self._transport is None or self._transport.is_closing():
@@ -261,9 +301,9 @@ class Session(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _read(self) -> None:
-        """As many messages as one turn has; `_bodies` is None when there are no more."""
-        assert self._bodies is not None
-        for heard, body in enumerate(self._bodies, 1):
+        """Handle up to `FRAMES_PER_CALL` bodies; `_unread_bodies` is None when none are left."""
+        assert self._unread_bodies is not None
+        for count, body in enumerate(self._unread_bodies, 1):
             self._counters.frames_in += 1
             message = decode_message(body)
             if self.state is SessionState.OPEN:
@@ -272,9 +312,9 @@ class Session(asyncio.Protocol):
                 self._greet(message)
             else:
                 break
-            if heard == FRAMES_A_TURN:
+            if count == FRAMES_PER_CALL:
                 return
-        self._bodies = None
+        self._unread_bodies = None
 
     def _take(self, message: Message | None) -> None:
         match message:
@@ -285,8 +325,8 @@ class Session(asyncio.Protocol):
             case Pong():
                 pass
             case Bye(code=code, reason=reason, hint=hint):
-                told = error_from(code, reason or "the peer said Bye", hint=hint) if code else None
-                self._end(told, word="told_bye", is_told=False)
+                error = error_from(code, reason or "the peer sent Bye", hint=hint) if code else None
+                self._end(error, cause="told_bye", sends_bye=False)
             case Hello():
                 raise MalformedFrame("a second Hello")
             case _:
@@ -294,13 +334,13 @@ class Session(asyncio.Protocol):
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(self._settings.ping_interval_s, self._tick)
-        if self._has_heard:
-            self._has_heard = False
+        if self._has_received:  # Any input counts as a sign of life, not only Pong.
+            self._has_received = False
             self._silent_intervals = 0
             return
         self._silent_intervals += 1
         if self._silent_intervals >= self._settings.silent_intervals_max:
-            self._end(DeadlinePassed(f"{self.identity} is silent"), word="silent", is_told=True)
+            self._end(DeadlinePassed(f"{self.identity} is silent"), cause="silent", sends_bye=True)
         else:
             self._counters.pings += 1
             self._put(Ping(number=self._counters.pings))
@@ -313,6 +353,7 @@ class Session(asyncio.Protocol):
         if not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
+        # A long answer is flushed early, so that a slow reader is noticed before memory fills up.
         if self._outgoing_bytes > self._settings.write_bytes_max:
             self._flush()
 
@@ -326,58 +367,61 @@ class Session(asyncio.Protocol):
         try:
             self._tls.send(joined)
         except ssl.SSLError as error:
-            word, reason = explain_failure(error, peer=self._peer_words())
-            self._end(reason, word=word, is_told=False)
+            cause, reason = explain_failure(error, peer=self._peer_text())
+            self._end(reason, cause=cause, sends_bye=False)
             return
-        self._write_through()
+        self._write_encrypted()
         held_bytes = self._transport.get_write_buffer_size()
         if held_bytes > self._settings.write_bytes_max:
-            told = f"{self.identity} reads too slowly: {held_bytes:,} bytes wait"
-            self._end(LinkDown(told), word="slow", is_told=False)
+            text = f"{self.identity} reads too slowly: {held_bytes:,} bytes wait"
+            self._end(LinkDown(text), cause="slow", sends_bye=False)
             self._transport.abort()
 
-    def _write_through(self) -> None:
+    def _write_encrypted(self) -> None:
         assert self._transport is not None
         if written := self._tls.take():
             self._counters.bytes_out += len(written)
             self._transport.write(written)
 
-    # How it ends.
+    # Ending.
 
-    def _too_late(self) -> None:
-        told = f"{self._peer_words()} did not introduce itself in time"
-        self._end(DeadlinePassed(told), word="hello_deadline", is_told=True)
+    def _hello_timed_out(self) -> None:
+        text = f"{self._peer_text()} sent no Hello in time"
+        self._end(DeadlinePassed(text), cause="hello_deadline", sends_bye=True)
 
-    def _end(self, error: GridStatError | None, *, word: str, is_told: bool) -> None:
-        """Once: count, tell the peer if it can be told, tell the owner, wait a little for both."""
+    def _end(self, error: GridStatError | None, *, cause: str, sends_bye: bool) -> None:
+        """End the session once: count the cause, send Bye if possible, inform the owner, linger."""
         if self.state in {SessionState.CLOSING, SessionState.CLOSED}:
             return
         was_open = self.state is SessionState.OPEN
-        (self._counters.ended if was_open else self._counters.refused)[word] += 1
+        (self._counters.ended if was_open else self._counters.refused)[cause] += 1
         self._counters.sessions -= was_open
         self.error = error
         self.state = SessionState.CLOSING
         self._stop_timer()
         try:
-            if is_told and self._tls.is_established:
+            if sends_bye and self._tls.is_established:
                 self._put(_bye(error))
             self._flush()
-            self._shut()
+            self._shut_down()
         finally:
             self._owner.closed(self)
 
-    def _shut(self) -> None:
-        """Close our direction, and go on reading until the peer closes its own: a socket closed
-        with unread bytes would reset the connection, and our last words with it."""
+    def _shut_down(self) -> None:
+        """Close our direction and read on until the peer closes its own.
+
+        A socket closed with unread bytes would reset the connection, and the peer would lose the
+        Bye.
+        """
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         if self._tls.is_established:
             self._tls.finish()
-        self._write_through()
+        self._write_encrypted()
         try:
             transport.write_eof()
-        except OSError:  # The peer has reset the connection: there is nobody to wait for.
+        except OSError:  # The peer has reset the connection: there is nothing to wait for.
             transport.abort()
         else:
             self._timer = self._loop.call_later(self._settings.linger_s, transport.abort)
@@ -387,7 +431,7 @@ class Session(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
-    def _peer_words(self) -> str:
+    def _peer_text(self) -> str:
         return str(self.identity) if self.identity else self.address
 
 

@@ -1,7 +1,12 @@
-"""How a session begins, lives and ends; and the base of all messages.
+"""Messages that open, keep alive and end a session; and the base of all messages.
 
-Schema 1 is the first. A later version only adds messages and fields with defaults: unknown fields
-are ignored, and nobody is sent a message newer than the version that its `Hello` announced.
+Both sides send Hello first, the client before the server. Either side sends Ping after an interval
+without input and answers Ping with Pong. Bye is the last message; the states and timeouts are in
+`session.py`.
+
+Versions: schema 1 is the first. A later schema only adds messages, and fields with defaults. A
+receiver ignores unknown fields and counts unknown messages; a sender holds back messages newer than
+the schema that the peer's `Hello` announced.
 """
 
 from __future__ import annotations
@@ -13,12 +18,12 @@ import msgspec
 SCHEMA_VERSION: Final = 3
 SCHEMA_VERSION_MIN: Final = 1
 MANY_MAX: Final = 1_000
-"""Variables in one request, and orders of one kind in one table change."""
+"""Bound on the variables in one request, and on the orders of one kind in one table change."""
 
 NameText: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
-"""A name or pattern, or what somebody calls something: whatever others keep has a bound."""
+"""Name, pattern or label; bounded because the receiver stores it."""
 ShortText: TypeAlias = Annotated[str, msgspec.Meta(max_length=128)]
-"""A mark that one process gives itself, or an address."""
+"""Short identifier of a process, or an address."""
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Versions: TypeAlias = Annotated[tuple[int, ...], msgspec.Meta(max_length=16)]
 
@@ -33,17 +38,18 @@ class Struct(
 ):
     """Base of all messages: a MessagePack map with the class name as its `type`.
 
-    `since` is the schema that brought the message; a peer of an older one is never sent it.
+    `since` is the schema that added the message; a peer of an older schema is never sent the
+    message.
     """
 
     since: ClassVar[int] = 1
 
 
 class Hello(Struct, frozen=True, omit_defaults=False):
-    """First frame of both sides. `instance` is new with every process; `name` is checked
-    against the certificate.
+    """First message of both sides; the receiver checks `role` and `name` against the certificate.
 
-    It is written in full: a reader of another version has other defaults for the versions.
+    `instance` is new with every process. The receiver refuses a peer without a common schema. All
+    fields are written, since a reader of another version has other defaults for the versions.
     """
 
     role: ShortText
@@ -55,19 +61,22 @@ class Hello(Struct, frozen=True, omit_defaults=False):
 
 
 class Ping(Struct, frozen=True):
-    """Are you there?"""
+    """Sent by either side after an interval without input; the receiver answers with `Pong`."""
 
     number: int
 
 
 class Pong(Struct, frozen=True):
-    """The answer, with the same number."""
+    """Answer to `Ping`, with the same number."""
 
     number: int
 
 
 class Bye(Struct, frozen=True):
-    """Last frame: why the session ends; code 0 is an ordinary end."""
+    """Last message of either side: the reason why the session ends; code 0 is an ordinary end.
+
+    The receiver closes its own side.
+    """
 
     code: int = 0
     reason: str = ""

@@ -1,4 +1,4 @@
-"""The bounds of a session, and what sessions count."""
+"""Timeouts and bounds of a session, and the counters of all sessions of a process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SESSIONS_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """How long a session waits, and how much it holds, before it gives up.
+    """Timeouts and buffer bounds of a session.
 
-    A peer that says nothing for a whole `ping_interval_s` is pinged; after as many silent
-    intervals as fit into `silent_after_s` the session is dead. Intervals are counted, not measured,
-    so that a pause of our own process is not held against the peer.
+    A peer that sends nothing for a whole `ping_interval_s` is pinged; after as many silent
+    intervals as fit into `silent_after_s` the session ends. Intervals are counted, not measured, so
+    that a pause of our own process is not held against the peer.
     """
 
     ping_interval_s: float = 1.0
@@ -34,9 +34,9 @@ class SessionSettings:
 
 @dataclass(slots=True)
 class SessionCounters:
-    """What has happened on all sessions of one process; only ever grows, but for `sessions`.
+    """Counters over all sessions of one process; all but `sessions` only grow.
 
-    `refused` and `ended` count by reason: peers that were turned away, and sessions that were up.
+    `refused` counts refused peers and `ended` counts ended sessions, both by cause.
     """
 
     sessions: int = 0
@@ -54,7 +54,7 @@ class SessionCounters:
     ended: Counter[str] = field(default_factory=Counter)
 
     def as_facts(self) -> dict[str, int]:
-        """Flat, for reports and metrics: `refused.certificate_expired` and so on."""
+        """Return all counters in a flat mapping: `refused.certificate_expired` and so on."""
         plain = {
             name: getattr(self, name)
             for name in self.__slots__

@@ -18,9 +18,8 @@ from gridstat.net.command.dialer import BackOff, Dialer
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Hello
 from gridstat.net.command.peer_authorization import ClientAuthorization, ServerAuthorization
-from gridstat.net.command.session import Session
+from gridstat.net.command.session import Session, SessionParameters
 from gridstat.net.command.session_settings import SESSIONS_MAX, SessionCounters, SessionSettings
-from gridstat.net.command.session_terms import SessionTerms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -30,20 +29,20 @@ if TYPE_CHECKING:
     from gridstat.net.command.dialer import Target
     from gridstat.net.command.identity import Identity
     from gridstat.net.command.messages import Message
-    from gridstat.net.command.session_terms import Gate
+    from gridstat.net.command.peer_authorization import PeerAuthorization
     from gridstat.net.command.tls import Credentials
 
 log = logging.getLogger(__name__)
 
 REFUSAL_LOG_INTERVAL_S: Final = 1.0
-"""Refusals are all counted, but a flood of them must not become a flood of log lines."""
+"""Refusals are all counted, but logged at most once in this time."""
 
-MANY_SESSIONS: Final = frozenset({Role.OPERATOR})
-"""A person may watch in one window and act in another."""
+ROLES_WITH_MANY_SESSIONS: Final = frozenset({Role.OPERATOR})
+"""Roles of which one party may have several sessions: an operator may use several windows."""
 
 
 class SessionListener(Protocol):
-    """Hears of each peer `connected`, `received` any number of times, `disconnected`."""
+    """Receives for each peer `connected`, then any number of `received`, then `disconnected`."""
 
     def connected(self, peer: str, hello: Hello) -> None: ...
 
@@ -54,7 +53,7 @@ class SessionListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """How this process introduces itself, and its bounds."""
+    """Contents of our Hello, and the bounds of the table."""
 
     session: SessionSettings = field(default_factory=SessionSettings)
     sessions_max: int = SESSIONS_MAX
@@ -64,7 +63,7 @@ class TableSettings:
 
 
 class SessionTable:
-    """At most one open session per peer name; every session made is ended by `close`."""
+    """Holds at most one open session per peer name; `close` ends every session."""
 
     def __init__(
         self, listener: SessionListener, credentials: Credentials, settings: TableSettings
@@ -87,11 +86,15 @@ class SessionTable:
     async def serve(
         self, host: str, port: int, allowed_roles: Iterable[Role], *, children: Collection[str] = ()
     ) -> Address:
-        """Listen; the address tells the port where 0 let the system choose."""
-        gate = ServerAuthorization(self._credentials.identity, frozenset(allowed_roles), children)
+        """Listen, and return the bound address; port 0 lets the system choose."""
+        authorization = ServerAuthorization(
+            self._credentials.identity, frozenset(allowed_roles), children
+        )
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(lambda: self._accept(gate), host, port, backlog=1_024)
+            server = await loop.create_server(
+                lambda: self._accept(authorization), host, port, backlog=1_024
+            )
         except OSError as error:
             raise LinkDown(
                 f"cannot listen on {host}, port {port}: {error.strerror or error}",
@@ -107,10 +110,10 @@ class SessionTable:
         if dialling := self._dialling.get(peer):
             dialling[0].retarget(target)
             return
-        gate = ClientAuthorization(target.identity)
+        authorization = ClientAuthorization(target.identity)
         dialler = Dialer(
             target,
-            lambda address: self._dial(address, gate),
+            lambda address: self._dial(address, authorization),
             BackOff(self._settings.random),
             connect_within_s=self._settings.session.hello_within_s,
         )
@@ -135,7 +138,7 @@ class SessionTable:
             session.close(error)
 
     async def close(self) -> None:
-        """Stop listening and dialling, say Bye to all, and wait until nothing is left."""
+        """Stop listening and dialling, send Bye to all peers, and wait for all sessions to end."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -151,7 +154,7 @@ class SessionTable:
         if self._all:
             await asyncio.wait([session.finished for session in self._all])
 
-    # What sessions tell.
+    # Callbacks of sessions.
 
     def opening(self, session: Session) -> None:
         identity, hello = session.identity, session.hello
@@ -159,13 +162,14 @@ class SessionTable:
         assert hello is not None
         peer = identity.peer
         older = self._open.get(peer)
-        if older is not None and identity.role in MANY_SESSIONS:
+        if older is not None and identity.role in ROLES_WITH_MANY_SESSIONS:
             numbers = range(2, len(self._open) + 3)
             peer = next(name for n in numbers if (name := f"{peer}#{n}") not in self._open)
         elif older is not None:
             assert older.hello is not None
             if older.hello.instance != hello.instance and not older.is_silent:
                 raise EndPointExists(f"another process is connected as {identity}")
+            # The same process reconnected, or the old one is silent: the new session replaces it.
             older.close()
         session.peer = peer
 
@@ -190,23 +194,23 @@ class SessionTable:
             self._next_refusal_s = now_s + REFUSAL_LOG_INTERVAL_S
             log.warning("session_refused from=%s reason=%r", session.address, error.args[0])
 
-    # How sessions are made.
+    # Creating sessions.
 
-    def _accept(self, gate: ServerAuthorization) -> asyncio.Protocol:
+    def _accept(self, authorization: ServerAuthorization) -> asyncio.Protocol:
         if len(self._all) >= self._settings.sessions_max:
             self.counters.refused["too_many_sessions"] += 1
-            return _Overfull()
-        session = self._session(gate, is_server=True)
+            return _RefusedConnection()
+        session = self._session(authorization, is_server=True)
         self._keep(session)
         return session
 
-    async def _dial(self, address: Address, gate: ClientAuthorization) -> Session:
-        session = self._session(gate, is_server=False)
+    async def _dial(self, address: Address, authorization: ClientAuthorization) -> Session:
+        session = self._session(authorization, is_server=False)
         await asyncio.get_running_loop().create_connection(lambda: session, *address)
         self._keep(session)
         return session
 
-    def _session(self, gate: Gate, *, is_server: bool) -> Session:
+    def _session(self, authorization: PeerAuthorization, *, is_server: bool) -> Session:
         self._refresh()
         identity = self._credentials.identity
         hello = Hello(
@@ -216,8 +220,10 @@ class SessionTable:
             software=self._settings.software,
         )
         context = self._credentials.context(is_server=is_server)
-        terms = SessionTerms(is_server, gate, context, hello, self._settings.session)
-        return Session(self, terms, self.counters)
+        parameters = SessionParameters(
+            is_server, authorization, context, hello, self._settings.session
+        )
+        return Session(self, parameters, self.counters)
 
     def _refresh(self) -> None:
         complaint = self._credentials.refresh()
@@ -235,8 +241,8 @@ class SessionTable:
             dialler.stop(task)
 
 
-class _Overfull(asyncio.Protocol):
-    """Turns a connection away before any work is done for it."""
+class _RefusedConnection(asyncio.Protocol):
+    """Connection beyond the bound on sessions; closed before any work is done for it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()

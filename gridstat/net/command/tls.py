@@ -1,8 +1,8 @@
-"""Mutual TLS 1.3 apart from sockets: own credentials, and an engine of bytes in, bytes out.
+"""Mutual TLS 1.3 without sockets: credentials, and an engine from bytes to bytes.
 
-The engine stands in for asyncio's own TLS, which drops the alert of a failed handshake, so that a
-client could never tell an expired certificate from a dead server; and it costs less per message.
-Hosts are not checked: a peer is who its certificate's URI says, wherever it runs.
+The engine replaces asyncio's own TLS, which drops the alert of a failed handshake: a client could
+not tell an expired certificate from a dead server. The engine also costs less per message. Host
+names are not checked: the URI in its certificate identifies a peer.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ NOT_YET_VALID: Final = 9
 EXPIRED: Final = 10
 UNKNOWN_AUTHORITY: Final = frozenset({2, 7, 18, 19, 20, 21, 27})
 WRONG_PURPOSE: Final = 26
-"""Verdicts of OpenSSL (`X509_V_ERR_…`) that deserve words of their own."""
+"""Verification results of OpenSSL (`X509_V_ERR_…`) that have an error text of their own."""
 
 
 class Credentials:
-    """What one party proves itself with, and the authorities that it trusts.
+    """Key and certificate of one party, and the authorities that it trusts.
 
-    Files that have been renewed are taken up at the next connection; if they cannot be used (a
-    half-made pair), the old ones stay.
+    Renewed files are loaded at the next connection; if they cannot be used (a pair that does not
+    match), the old ones stay.
     """
 
     def __init__(self, files: CertificateFiles) -> None:
@@ -53,19 +53,19 @@ class Credentials:
 
     @property
     def key(self) -> Ed25519PrivateKey:
-        """What requests are signed with."""
+        """Key that signs requests."""
         return self._private_key
 
     @property
     def certificate(self) -> bytes:
-        """As `Attach.certificate` carries it."""
+        """Certificate in the form that `Attach.certificate` carries."""
         return self._certificate
 
     def context(self, *, is_server: bool) -> ssl.SSLContext:
         return self._server_context if is_server else self._client_context
 
     def refresh(self) -> str:
-        """Take up changed files; a complaint if they cannot be used."""
+        """Load changed files; return the reason if they cannot be used, else an empty text."""
         stamps = self._read_stamps()
         if stamps == self._stamps:
             return ""
@@ -98,7 +98,7 @@ class Credentials:
 
 
 class TlsEngine:
-    """One side of one connection: feed it what came, take out what is to be sent."""
+    """One side of one connection: received bytes go in, bytes to be sent come out."""
 
     def __init__(self, context: ssl.SSLContext, *, is_server: bool) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -106,14 +106,15 @@ class TlsEngine:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server)
         self.is_established = False
         self.is_finished = False
-        """The peer has said that nothing more comes."""
+        """True if the peer has closed its direction."""
 
     def begin(self) -> None:
-        """Prepare what opens the conversation, if it is ours to open."""
+        """Prepare the first bytes of the handshake, if ours is the client side."""
         self._shake_hands()
 
     def receive(self, received: bytes) -> bytes:
-        """The plain bytes in what came; raises `ssl.SSLError`, after which only `take` is left."""
+        """Return the decrypted bytes; raise `ssl.SSLError`, after which only `take` may be
+        called."""
         self._incoming.write(received)
         if not self.is_established:
             self._shake_hands()
@@ -136,17 +137,18 @@ class TlsEngine:
             rest = rest[self._tls.write(rest) :]
 
     def finish(self) -> None:
-        """Say that nothing more comes from here."""
-        # Its own word goes out at once; the peer's, which it also waits for, does not matter.
+        """Close our direction."""
+        # Our close alert goes out at once; the wait for that of the peer is not needed.
         with suppress(ssl.SSLError):
             self._tls.unwrap()
 
     def take(self) -> bytes:
-        """What is to be sent now."""
+        """Return the bytes to be sent now."""
         return self._outgoing.read()
 
     def peer_identity(self) -> Identity:
-        """Whom the peer's certificate names; its chain and dates are already checked."""
+        """Return the identity in the peer's certificate; its chain and dates are already
+        checked."""
         der = self._tls.getpeercert(binary_form=True)
         assert der is not None, "both sides require a certificate"
         return identity_in(x509.load_der_x509_certificate(der))
@@ -160,19 +162,19 @@ class TlsEngine:
 
 
 def explain_failure(error: ssl.SSLError, *, peer: str) -> tuple[str, GridStatError]:
-    """A word to count by, and the error to tell, for a connection with `peer` that TLS ended."""
+    """Return the counter key and the error for a connection with `peer` that TLS ended."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
-        word = _verdict_word(error.verify_code)
-        told = f"the certificate of {peer} is refused: {error.verify_message}"
-        return word, CertificateRefused(told, hint=_HINTS.get(word, ""))
+        cause = _verdict_cause(error.verify_code)
+        text = f"the certificate of {peer} is refused: {error.verify_message}"
+        return cause, CertificateRefused(text, hint=_HINTS.get(cause, ""))
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-        return "certificate_missing", CertificateRefused(f"{peer} shows no certificate")
+        return "certificate_missing", CertificateRefused(f"{peer} presents no certificate")
     if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA")):
         alert = reason.partition("ALERT_")[2].replace("_", " ").lower()
         hint = _HINTS.get(_ALERTS.get(alert, ""), "")
-        told = f"{peer} refuses our certificate: {alert}"
-        return "refused_by_peer", CertificateRefused(told, hint=hint)
+        text = f"{peer} refuses our certificate: {alert}"
+        return "refused_by_peer", CertificateRefused(text, hint=hint)
     if "PROTOCOL" in reason:
         hint = "both ends need TLS 1.3, which OpenSSL has from 1.1.1 on"
         return "tls_version", LinkDown(f"{peer} does not speak TLS 1.3", hint=hint)
@@ -195,11 +197,11 @@ _ALERTS: Final = {
 
 
 def _own_certificate(files: CertificateFiles) -> x509.Certificate:
-    """A file may hold a chain; the party's own certificate is the first."""
+    """Return the party's own certificate: the first, if the file holds a chain."""
     return load_certificates(read_pem(files.certificate), of=str(files.certificate))[0]
 
 
-def _verdict_word(code: int) -> str:
+def _verdict_cause(code: int) -> str:
     if code == EXPIRED:
         return "certificate_expired"
     if code == NOT_YET_VALID:

@@ -1,7 +1,24 @@
-"""What a broker and its parent say to each other: joining, borders, identifiers, patterns.
+"""Messages between a broker and its parent: joining, borders, identifiers, patterns, flooding.
 
-Orders of a parent carry its term, words of a child the child's; whatever is asked twice is answered
-twice alike. Contracts across clouds are in `segment_messages.py`.
+  child -> parent:  JoinTree, CloudsChanged, BorderReported, AbstractLinksReported,
+                    BorderChannelReported, AskNumbers, FloodingReserved, FloodingRefused,
+                    FloodingCommitted, FloodingEnded
+  parent -> child:  TreeJoined, WantBorders, OpenBorder, CloseBorder, NumbersLeased,
+                    ReserveFlooding, CommitFlooding, ReleaseFlooding
+  both directions:  WatchNames, EndWatch, NamesFound
+
+Every message carries the term of its sender. A broker that receives a lower term than before from
+the same peer ends the session: the sender is an old process. A session begins with JoinTree; until
+TreeJoined has arrived the child sends nothing else and ignores all other messages. The dialer
+reconnects for ever when a session is lost or silent.
+
+After each join both sides send their state again, since messages are lost with a session: the child
+its border routers, abstract links, held segments and open requests, the parent its wanted borders,
+border channels (`is_whole`), watches and flooding (`is_whole`). A repeated request gets the same
+answer. Terms, leased identifiers, border channels and flooding are durable at the child; watches
+and reported distances are rebuilt after a restart.
+
+Contracts across clouds are in `segment_messages.py`.
 """
 
 from __future__ import annotations
@@ -25,16 +42,16 @@ from gridstat.net.command.session_messages import (
 )
 
 ABOVE_MAX: Final = 64
-"""Brokers above another; a tree has one level more."""
+"""Bound on the brokers above one broker; a tree has one level more."""
 CLOUDS_MAX: Final = 65_536
 BORDERS_MAX: Final = 256
-"""Border routers of one child that its parent routes over."""
+"""Bound on the border routers of one child that its parent routes over."""
 BORDER_CHANNELS_MAX: Final = 65_536
-"""Channels at the border routers of one child, in however many pages."""
+"""Bound on the channels at the border routers of one child, over all pages of a list."""
 LEVEL_MAX: Final = 255
-"""The depth of a broker is the level of its channels."""
+"""Bound on the depth of a broker; the depth is also the flooding level of the broker's channels."""
 PREFIX_MAX: Final = 255
-"""What the numbers of a broker's channels begin with."""
+"""Largest prefix of channel identifiers; each broker in a line of ancestors has its own."""
 FIRST_SCHEMA: Final = 3
 
 Prefixes: TypeAlias = Annotated[
@@ -42,26 +59,27 @@ Prefixes: TypeAlias = Annotated[
     msgspec.Meta(max_length=PREFIX_MAX + 1),
 ]
 Clouds: TypeAlias = Annotated[tuple[NameText, ...], msgspec.Meta(max_length=CLOUDS_MAX)]
-LATENCY_TOLD_MAX: Final = 1 << 34
-"""Nearly five hours: more than a way takes, and a path search weighs twice as much."""
+REPORTED_LATENCY_US_MAX: Final = 1 << 34
+"""Nearly five hours: longer than any path takes; a path search can still add two such latencies."""
 SILENT_MS_MAX: Final = 600_000
-"""Ten minutes: the longest silence limit that an operator may set, and the law asks for less."""
-LatencyUs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LATENCY_TOLD_MAX)]
+"""Ten minutes: the longest silence limit that an operator may set."""
+LatencyUs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=REPORTED_LATENCY_US_MAX)]
 SilentMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=SILENT_MS_MAX)]
 ContractText: TypeAlias = Annotated[str, msgspec.Meta(max_length=300)]
 TERM_MAX: Final = (1 << 63) - 1
 GENERATION_MAX: Final = 1 << 62
 GENERATION_ASKED_MAX: Final = 1 << 48
-"""Far below the other, for an owner counts on from what it is asked for."""
+"""Bound on requested generations, far below `GENERATION_MAX`: an owner counts on from a request."""
 HEIGHT_MAX: Final = 64
-"""Brokers above one another; how long one waits for an answer from below grows with each."""
+"""Bound on the levels below a broker; the timeout for an answer from below grows with each
+level."""
 Free: TypeAlias = dict[Annotated[int, msgspec.Meta(ge=0, lt=MODES_MAX)], int]
-"""By mode."""
+"""Free capacity by mode."""
 Generation: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=GENERATION_MAX)]
 
 
 class TreeMessageBase(Struct, frozen=True):
-    """Base of all that brokers say to each other; older releases never hear it."""
+    """Base of all messages between brokers; peers of schemas before 3 are never sent one."""
 
     since: ClassVar[int] = FIRST_SCHEMA
 
@@ -72,12 +90,15 @@ class TreeMessageBase(Struct, frozen=True):
 
 
 class JoinTree(TreeMessageBase, frozen=True):
-    """First word of a child on every session: all clouds below it, and its height above them.
+    """First message of a child on every session: the clouds below the child and its height above
+    them.
 
-    `numbers_used` is the highest identifier of a variable that it gave out before it had a parent.
-    `journal` is the identity of its journal, empty in earlier releases: one that was begun anew has
-    forgotten what it was given, and counts its questions from 1 again. `prefixes` are those of
-    channels of the child and of brokers below it, which may have to keep them.
+    The parent checks term and names, stores the child's clouds and answers with `TreeJoined`, or
+    ends the session with a reason. `numbers_used` is the highest identifier of a variable that the
+    child assigned before it had a parent. `journal` identifies the child's journal, empty in
+    earlier releases: a child with a new journal has lost its leases and counts its requests from 1
+    again. `prefixes` are the channel prefixes of the child and of the brokers below it, which may
+    be unable to change them.
     """
 
     clouds: Clouds
@@ -88,10 +109,12 @@ class JoinTree(TreeMessageBase, frozen=True):
 
 
 class TreeJoined(TreeMessageBase, frozen=True):
-    """The answer: how deep the child stands (the root is 0), and who is above it, root first.
+    """Answer to `JoinTree`: the depth of the child (the root has 0) and the brokers above it, root
+    first.
 
-    `prefixes` are those of their channels, which the child's may not have; earlier releases tell of
-    none, and number by depth.
+    The child stores the parent's term, then sends its whole state. `prefixes` are the channel
+    prefixes of the brokers above, which the child must not use; earlier releases send none and use
+    their depth as prefix.
     """
 
     depth: Annotated[int, msgspec.Meta(ge=0, le=LEVEL_MAX)]
@@ -100,22 +123,29 @@ class TreeJoined(TreeMessageBase, frozen=True):
 
 
 class CloudsChanged(TreeMessageBase, frozen=True):
-    """The clouds below a child are others now."""
+    """A child reports that the set of clouds below it has changed; the parent stores the new
+    set."""
 
     clouds: Clouds
 
 
 class WantBorders(TreeMessageBase, frozen=True):
-    """The border routers in a child's scope that its parent, or one above it, has channels at."""
+    """A parent lists the border routers of the child's scope at which it or a broker above has
+    channels.
+
+    The child answers with one `BorderReported` for each router, and with the links between them.
+    """
 
     routers: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=BORDERS_MAX)]
 
 
 class BorderReported(TreeMessageBase, frozen=True, tag="BorderTold"):
-    """Where a wanted border router listens, and whether it is up; port 0 while nobody knows.
+    """A child reports the addresses of a wanted border router and whether the router is up.
 
-    `counts_data_as_life` is what the router has reported. `silent_ms_max` is the shortest silence
-    after which its cloud calls a channel dead; 0 from a broker that does not tell it.
+    The child sends the message after `WantBorders` and whenever a value changes; the owner of the
+    router's channels then opens or closes them. The ports are 0 while the router has not reported.
+    `counts_data_as_life` is copied from the router's report. `silent_ms_max` is the shortest
+    silence after which the cloud declares a channel down; 0 from a broker of an earlier release.
     """
 
     router: NameText
@@ -129,10 +159,10 @@ class BorderReported(TreeMessageBase, frozen=True, tag="BorderTold"):
 
 
 class AbstractLink(Struct, frozen=True, tag="Crossing"):
-    """A way through a child's scope from one border to another, as it is now.
+    """Fastest path through a child's scope from one border router to another, at present.
 
-    What is free is told by mode, the baseline being mode 0; an absent mode is as the baseline. None
-    means unbounded. These are hints: only a reservation promises anything.
+    Free capacity is given by mode, the baseline being mode 0; an absent mode is as the baseline.
+    None means unbounded. The values are hints for planning; only a reservation guarantees capacity.
     """
 
     from_router: NameText
@@ -143,14 +173,18 @@ class AbstractLink(Struct, frozen=True, tag="Crossing"):
 
 
 class Trap(Struct, frozen=True, tag="Knot"):
-    """Two entries and two exits that no two disjoint ways join; most scopes have none."""
+    """Two entries and two exits that no two disjoint paths join; most scopes have none."""
 
     entries: tuple[NameText, NameText]
     exits: tuple[NameText, NameText]
 
 
 class AbstractLinksReported(TreeMessageBase, frozen=True, tag="CrossingsTold"):
-    """All ways between the wanted borders, in pages; they replace what was told before."""
+    """A child reports all abstract links between the wanted borders, in pages.
+
+    The list replaces the previous one. The child sends it after `WantBorders`, and when a link
+    changes by more than a tenth; the parent plans with it.
+    """
 
     abstract_links: Annotated[tuple[AbstractLink, ...], msgspec.Meta(max_length=BORDERS_MAX**2)] = (
         msgspec.field(name="crossings")
@@ -165,9 +199,9 @@ class AbstractLinksReported(TreeMessageBase, frozen=True, tag="CrossingsTold"):
 class BorderChannel(Struct, frozen=True):
     """A channel between clouds with all that the leaf broker of either end needs for its orders.
 
-    `channel.level` is its owner's depth. The peer is the router at the other end.
-    `probes_only_when_idle` is as in `ChannelOrder`. `silent_ms_max` is the longer of the shortest
-    silences that the clouds of both ends have told of: the receiver allows for no less.
+    `channel.level` is the depth of the channel's owner. The address is that of the router at the
+    other end. `probes_only_when_idle` is as in `ChannelOrder`. `silent_ms_max` is the longer of the
+    silence limits that the clouds of both ends have reported; the receiver uses no shorter limit.
     """
 
     channel: EventChannel
@@ -181,9 +215,11 @@ class BorderChannel(Struct, frozen=True):
 
 
 class OpenBorder(TreeMessageBase, frozen=True):
-    """Order these channels at the border routers in this scope, or change them.
+    """The owner of channels between clouds asks a child to order them at its border routers.
 
-    With `is_whole` the pages up to the last are all of them, and any others are closed.
+    A leaf broker stores the channels, sends them to its routers and reports their states. With
+    `is_whole` the pages up to the last one are the complete list, and the child closes all other
+    channels.
     """
 
     channels: Annotated[tuple[BorderChannel, ...], msgspec.Meta(max_length=MANY_MAX)]
@@ -193,13 +229,17 @@ class OpenBorder(TreeMessageBase, frozen=True):
 
 
 class CloseBorder(TreeMessageBase, frozen=True):
-    """The channel is no more."""
+    """The owner has removed a channel; the child closes it once no segment uses it."""
 
     channel_id: int
 
 
 class BorderChannelReported(TreeMessageBase, frozen=True, tag="BorderChannelTold"):
-    """A border router has said of a channel between clouds: silent, heard, congested or not."""
+    """A child passes on what a border router reported of a channel between clouds.
+
+    `is_up` comes from the receiving router (silence), `is_pressed` from the sending router (back
+    pressure); None means unchanged. The owner plans around channels that are down or congested.
+    """
 
     channel_id: int
     is_up: bool | None = None
@@ -210,14 +250,21 @@ class BorderChannelReported(TreeMessageBase, frozen=True, tag="BorderChannelTold
 
 
 class AskNumbers(TreeMessageBase, frozen=True):
-    """A block of identifiers, please; the same `request` of a journal is given the same block."""
+    """A child requests a block of variable identifiers; the parent answers with `NumbersLeased`.
+
+    The same `request` number of the same journal is given the same block, so that the child repeats
+    the request after each join.
+    """
 
     request: int
     count: Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
 
 
 class NumbersLeased(TreeMessageBase, frozen=True):
-    """From `first` on so many are the child's, for good; 0 of them: none are left."""
+    """Answer to `AskNumbers`: `count` identifiers from `first` on belong to the child for good.
+
+    A count of 0 means that no identifiers are left.
+    """
 
     request: int
     first: int
@@ -228,20 +275,28 @@ class NumbersLeased(TreeMessageBase, frozen=True):
 
 
 class WatchNames(TreeMessageBase, frozen=True):
-    """A pattern in another cloud; whatever it stands for, now or later, is told of."""
+    """A broker asks for the names that match a pattern in other clouds, now and later.
+
+    The leaf broker of the subscriber sends the message up; the parent sends it down to the clouds
+    that the pattern may match. The receivers answer with `NamesFound`. The sender repeats it after
+    each join.
+    """
 
     watch: ContractText
     pattern: NameText
 
 
 class EndWatch(TreeMessageBase, frozen=True):
-    """Nobody waits for it any more."""
+    """The pattern has ended: the receiver stops sending `NamesFound` for it."""
 
     watch: ContractText
 
 
 class NamesFound(TreeMessageBase, frozen=True):
-    """Variables that a watched pattern stands for, some of them perhaps told before."""
+    """Names that match a watched pattern; some of them may have been sent before.
+
+    The subscriber's leaf broker requests a contract for each name that it does not know yet.
+    """
 
     watch: ContractText
     names: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=MANY_MAX)]
@@ -255,10 +310,10 @@ FloodTerms: TypeAlias = Annotated[dict[ModeNumber, FloodTerm], msgspec.Meta(max_
 
 
 class FloodedVariable(Struct, frozen=True):
-    """All that a parent wants of one variable, by mode; without terms it is not flooded by it.
+    """All that a parent wants flooded of one variable, by mode; without terms, nothing.
 
-    A term's level is the depth of the broker at which it was asked, the same all the way down.
-    Generations count up at each parent.
+    The level of a term is the depth of the broker at which flooding was requested, and stays the
+    same all the way down. Each parent counts its own generations.
     """
 
     variable: StatusVariable
@@ -267,20 +322,27 @@ class FloodedVariable(Struct, frozen=True):
 
 
 class ReserveFlooding(TreeMessageBase, frozen=True):
-    """Hold room for it on every channel in this scope, beside what is there."""
+    """A parent asks a child to reserve capacity for a flood on every channel of the child's scope.
+
+    The child answers with `FloodingReserved` or `FloodingRefused`. The reservation stands beside
+    what is committed.
+    """
 
     flooded: FloodedVariable
 
 
 class FloodingReserved(TreeMessageBase, frozen=True):
-    """Held, durably, until the parent commits or releases it."""
+    """Answer to `ReserveFlooding`: the capacity is held, durably, until a commit or release."""
 
     name: NameText
     generation: int
 
 
 class FloodingRefused(TreeMessageBase, frozen=True):
-    """Nothing of this generation is held, and why; what was committed before stands."""
+    """Answer to `ReserveFlooding`: the child holds nothing of this generation.
+
+    The generation that was committed before stays. The parent releases the other children.
+    """
 
     name: NameText
     generation: int
@@ -288,10 +350,11 @@ class FloodingRefused(TreeMessageBase, frozen=True):
 
 
 class CommitFlooding(TreeMessageBase, frozen=True):
-    """It counts, in the place of what was committed before; with `is_whole` those are all.
+    """A parent has decided: each generation replaces the one that was committed before.
 
-    Whatever else a child holds of its parent's then goes, but for reservations of variables that
-    the parent is in doubt about itself.
+    The child answers each with `FloodingCommitted`. With `is_whole` the list is complete: the child
+    drops all other flooding of its parent, except reservations of the variables `in_doubt`, which
+    the parent has not decided yet.
     """
 
     flooded: Annotated[tuple[FloodedVariable, ...], msgspec.Meta(max_length=MANY_MAX)]
@@ -300,23 +363,24 @@ class CommitFlooding(TreeMessageBase, frozen=True):
 
 
 class FloodingCommitted(TreeMessageBase, frozen=True):
-    """Committed, durably, and confirmed by the routers that are there."""
+    """Answer to `CommitFlooding`: durable, and confirmed by the routers that are connected."""
 
     name: NameText
     generation: int
 
 
 class ReleaseFlooding(TreeMessageBase, frozen=True):
-    """Nothing came of what is reserved."""
+    """A parent has refused the change: the child drops the reservation."""
 
     name: NameText
     generation: int
 
 
 class FloodingEnded(TreeMessageBase, frozen=True):
-    """A child's word: the variable is no longer published, so nobody floods it any more.
+    """A child reports that a flooded variable is no longer published; the parent ends its flooding.
 
-    Another may have its name by now, so its identifier is told; 0 from releases that do not.
+    Another variable may have the same name by now, so the message carries the identifier; 0 from
+    earlier releases.
     """
 
     name: NameText

@@ -49,7 +49,7 @@ def _say_reserved_at_once(right: Function) -> Function:
         right(self, word)
         held = self._held(word.contract, word.generation)
         if held is not None:
-            self._tell_reserved(held)
+            self._send_reserved(held)
 
     return reserve
 
@@ -124,7 +124,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "ask-once": Bug(
         "what was asked before a session was lost is not asked again",
-        (Patch(RemoteContracts, "ask_all", _do_nothing),),
+        (Patch(RemoteContracts, "request_all", _do_nothing),),
     ),
     "deaf-while-joining": Bug(
         "what a parent says while a broker writes down its place is not heard",
@@ -147,7 +147,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "obey-a-stale-parent": Bug(
         "a broker obeys its parent although a later one was heard",
-        (Patch(ParentSession, "obeys", _obey_anybody), Patch(Membership, "obeys", _obey_anybody)),
+        (Patch(ParentSession, "accepts", _obey_anybody), Patch(Membership, "obeys", _obey_anybody)),
     ),
     "promise-a-border-twice": Bug(
         "whatever a channel between clouds carries already, there is room on it",

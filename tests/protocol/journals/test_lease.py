@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from gridstat.broker.records.journal_lease import Lease, Stillness
+from gridstat.broker.records.journal_lease import Lease, UnchangedTime
 from tests.cluster.eventually import eventually
 from tests.protocol.journals.holders import holder
 from tests.protocol.journals.places import (
@@ -78,10 +78,10 @@ def test_a_dead_holder_s_lease_ends_though_the_database_s_clock_has_gone_back(
 class Still:
     """Whatever is seen has been so for some time."""
 
-    def __init__(self, lasting_s: float) -> None:
-        self._lasting_s = lasting_s
+    def __init__(self, unchanged_s: float) -> None:
+        self._lasting_s = unchanged_s
 
-    def lasting_s(self, seen: object, now_s: float) -> float:
+    def unchanged_s(self, seen: object, now_s: float) -> float:
         return self._lasting_s
 
 
@@ -90,7 +90,7 @@ def test_a_holder_of_a_longer_lease_is_honoured_for_the_time_of_its_own(
     shared: DatabasePlace, monkeypatch: pytest.MonkeyPatch, still_leases: float, is_taken: bool
 ) -> None:
     with holder(shared) as first, holder(replace(shared, lease_s=5.0)) as second:
-        monkeypatch.setattr(second.store._lease, "_stillness", Still(still_leases * shared.lease_s))
+        monkeypatch.setattr(second.store._lease, "_unchanged", Still(still_leases * shared.lease_s))
         assert (second.journal.claim() == 0) is is_taken
         if not is_taken:
             first.persist(b"a")
@@ -113,8 +113,8 @@ def test_tables_of_an_earlier_release_are_taken_over_with_what_they_hold(
 
 
 def test_a_lease_that_moves_stands_still_for_no_time() -> None:
-    stillness = Stillness()
-    lasting = [stillness.lasting_s(seen, float(now)) for now, seen in enumerate("aabbb")]
+    stillness = UnchangedTime()
+    lasting = [stillness.unchanged_s(seen, float(now)) for now, seen in enumerate("aabbb")]
     assert lasting == [0, 1, 0, 1, 2]
 
 

@@ -30,7 +30,7 @@ ROWS = 40
 
 @pytest.fixture(autouse=True)
 def _short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_store, "ROWS_AT_ONCE", PAGE_ROWS)
+    monkeypatch.setattr(postgres_store, "ROWS_PER_PAGE", PAGE_ROWS)
 
 
 @contextmanager
@@ -75,7 +75,9 @@ def test_each_page_of_a_journal_has_the_time_of_a_lease(
     write(shared, tuple(operations))
     asked: list[str] = []
     with holder(shared) as found, holder(shared) as second:
-        monkeypatch.setattr(second.store._lease, "journal_is_asked", lambda: asked.append("asked"))
+        monkeypatch.setattr(
+            second.store._lease, "journal_request_sent", lambda: asked.append("asked")
+        )
         assert second.journal.load() == operations
         assert len(asked) == 1 + len(operations) / PAGE_ROWS
         found.persist(b"more")

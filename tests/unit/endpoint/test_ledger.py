@@ -9,7 +9,7 @@ from gridstat.endpoint.loss_runs import HOUR_NS
 from gridstat.model.latency_histogram import BUCKETS
 from gridstat.net.command.endpoint_messages import (
     LEDGER_COUNTS,
-    PATHS_TOLD_MAX,
+    LEDGER_PATHS_MAX,
     LedgerEntry,
     PathEntry,
     ReportLedger,
@@ -42,7 +42,7 @@ def test_a_contract_over_which_nothing_came_is_not_blank() -> None:
 def test_reports_fit_in_a_frame_however_many_paths_there_are_and_nothing_is_left_out() -> None:
     routers = tuple(f"c1/région-nord/poste-{at:03}/routeur" for at in range(8))
     path = PathEntry("path 1", routers, COUNT, COUNT, COUNT, COUNT, COUNT, one_in=COUNT)
-    paths = (path,) * PATHS_TOLD_MAX
+    paths = (path,) * LEDGER_PATHS_MAX
     totals = dict.fromkeys(LEDGER_COUNTS, COUNT)
     entries = [
         LedgerEntry(

@@ -15,7 +15,7 @@ from gridstat.endpoint.path_ledger import (
     PathLedger,
 )
 from gridstat.model.copy_window import COPY_WAYS
-from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX, EdgeCopies, GrantedPath
+from gridstat.net.command.endpoint_messages import LEDGER_PATHS_MAX, EdgeCopies, GrantedPath
 from tests.unit.endpoint.paper_grid import counters
 
 if TYPE_CHECKING:
@@ -258,16 +258,16 @@ def test_no_count_falls_when_an_edge_begins_anew() -> None:
 
 def test_of_very_many_paths_the_oldest_are_summed_up() -> None:
     book = PathBook()
-    for number in range(3 * PATHS_TOLD_MAX):
+    for number in range(3 * LEDGER_PATHS_MAX):
         path = replace_router(UPPER, f"c1/i{number}")
         book.follow((path,), 0)
         book.read(Counted(0, 10 * number, number))
         book.read(Counted(0, 10 * number + 10, number + 1))
     found = book.told()
-    assert len(found) == PATHS_TOLD_MAX
+    assert len(found) == LEDGER_PATHS_MAX
     assert found[-1].name == EARLIER
-    assert sum(each.expected for each in found) == 33 * PATHS_TOLD_MAX
-    assert sum(each.lost for each in found) == 3 * PATHS_TOLD_MAX
+    assert sum(each.expected for each in found) == 33 * LEDGER_PATHS_MAX
+    assert sum(each.lost for each in found) == 3 * LEDGER_PATHS_MAX
 
 
 def replace_router(path: GrantedPath, middle: str) -> GrantedPath:

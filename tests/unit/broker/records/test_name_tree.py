@@ -52,7 +52,7 @@ def test_a_name_finds_the_patterns_that_stand_for_it(given: list[str], name: str
     for number, pattern in enumerate(given):
         tree.add(pattern, number)
     wanted = [number for number, pattern in enumerate(given) if matches(pattern, name)]
-    assert tree.answering(name) == wanted
+    assert tree.matching_patterns(name) == wanted
 
 
 @given(st.lists(names, unique=True, max_size=20))

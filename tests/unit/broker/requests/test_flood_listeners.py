@@ -8,8 +8,12 @@ import pytest
 
 from gridstat.broker.requests import flood_listeners
 from gridstat.model.errors import LayoutError, QuotaReached
-from gridstat.net.command.endpoint_messages import Detach, FoundOutcome, RefusedOutcome
-from gridstat.net.command.flooding_messages import ListenToFloods
+from gridstat.net.command.endpoint_messages import (
+    Detach,
+    FoundOutcome,
+    ListenToFloods,
+    RefusedOutcome,
+)
 from gridstat.net.command.machine import Received
 from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
 from tests.unit.broker.conversation import Conversation, pair
@@ -65,7 +69,7 @@ def test_every_edge_of_the_end_point_floods_to_it_while_it_is_registered(
     assert cloud.differing() == []
     hear(cloud, ListenToFloods())
     assert hearing_channels(cloud) == {}
-    assert cloud.broker.registry.hearing == {}
+    assert cloud.broker.registry.flood_listeners == {}
 
 
 def test_only_what_floods_now_is_told(cloud: Conversation) -> None:
@@ -107,7 +111,7 @@ def test_it_ends_with_the_end_point_or_with_another_process_of_it(cloud: Convers
     hear(cloud)
     cloud.ask(CENTRE, "c1/e2", Detach())
     assert hearing_channels(cloud) == {}
-    assert cloud.broker.registry.hearing == {}
+    assert cloud.broker.registry.flood_listeners == {}
 
 
 def test_without_a_place_to_hear_it_is_refused(cloud: Conversation) -> None:

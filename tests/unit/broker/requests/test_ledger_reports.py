@@ -7,7 +7,7 @@ import pytest
 
 from gridstat.broker.requests.ledger_reports import COUNT_MAX, kept_ledger
 from gridstat.net.command.endpoint_messages import (
-    PATHS_TOLD_MAX,
+    LEDGER_PATHS_MAX,
     LedgerEntry,
     PathEntry,
     ReportLedger,
@@ -59,9 +59,9 @@ def test_paths_that_were_left_stay_as_they_were_told_last() -> None:
 
 
 def test_no_more_paths_are_kept_than_may_be_told() -> None:
-    many = [PathEntry("p", (str(at),), is_open=False) for at in range(PATHS_TOLD_MAX)]
+    many = [PathEntry("p", (str(at),), is_open=False) for at in range(LEDGER_PATHS_MAX)]
     kept = kept_ledger(ledger(UPPER, LOWER), ledger(*many)).paths
-    assert kept == (UPPER, LOWER, *many[: PATHS_TOLD_MAX - 2])
+    assert kept == (UPPER, LOWER, *many[: LEDGER_PATHS_MAX - 2])
 
 
 def test_the_broker_keeps_of_a_report_only_what_can_be_true() -> None:

@@ -319,7 +319,7 @@ def test_a_long_look_up_is_not_kept_and_may_be_repeated(cloud: Conversation) -> 
     cloud.ask(PMU, "c1/e0", publish(*[variable(name) for name in names]))
     first = cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**"))
     number = cloud.request_id
-    assert number not in cloud.broker.registry.endpoints[CENTRE].book.held
+    assert number not in cloud.broker.registry.endpoints[CENTRE].answer_cache.held
     again = cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**"), request_id=number)
     assert again == first
 

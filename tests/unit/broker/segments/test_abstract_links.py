@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.broker.segments.abstract_links import BORDERS_A_TURN, PAUSE_NS
+from gridstat.broker.segments.abstract_links import BORDERS_PER_STEP, PAUSE_NS
 from gridstat.broker.segments.leaf_borders import ABSTRACT_LINKS_TIMER
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.identifiers import ChannelId
@@ -13,7 +13,7 @@ from gridstat.net.command.tree_messages import AbstractLinksReported, TreeJoined
 from tests.unit.broker.segments.family import Family
 from tests.unit.broker.stand_ins import PMU
 
-COUNT = 2 * BORDERS_A_TURN + 1
+COUNT = 2 * BORDERS_PER_STEP + 1
 LOOKS = 3
 NAMES = [f"c1/r{at:02}" for at in range(COUNT)]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from gridstat.broker.records.parent_operations import ContractAsked
-from gridstat.broker.segments.remote_contracts import answers, fits
+from gridstat.broker.segments.remote_contracts import answers_request, is_within_request
 from gridstat.model.errors import NoSuchVariable
 from gridstat.model.qos import LATENCY_US_MAX, PRIORITY_REPLAY, ModalQos, Qos, QosRequest
 from gridstat.net.command.segment_messages import AskContract, ContractGranted, EndContract
@@ -44,31 +44,35 @@ def test_another_variable_than_was_asked_for_is_refused_and_given_back() -> None
 
 def test_a_mode_may_have_as_many_paths_as_the_mode_that_desires_most() -> None:
     wanted = asked(m0=QosRequest(redundancy=1), m1=QosRequest(redundancy=2))
-    assert fits(wanted, GRANTED)
-    assert not fits(asked(m0=QosRequest(redundancy=1), m1=QosRequest(redundancy=1)), GRANTED)
-    assert not fits(asked(m0=QosRequest(redundancy=3), m1=QosRequest(redundancy=1)), GRANTED)
+    assert is_within_request(wanted, GRANTED)
+    assert not is_within_request(
+        asked(m0=QosRequest(redundancy=1), m1=QosRequest(redundancy=1)), GRANTED
+    )
+    assert not is_within_request(
+        asked(m0=QosRequest(redundancy=3), m1=QosRequest(redundancy=1)), GRANTED
+    )
 
 
 def test_what_is_slower_or_of_another_priority_than_accepted_does_not_fit() -> None:
     word = structs.replace(GRANTED, granted={0: replace(TWO_PATHS, redundancy=1)})
-    assert fits(asked(m0=QosRequest(latency_us=90)), word)
-    assert fits(asked(m0=QosRequest(latency_us=10, latency_us_worst=90)), word)
-    assert not fits(asked(m0=QosRequest(latency_us=10, latency_us_worst=89)), word)
-    assert not fits(asked(m0=QosRequest(latency_us=90, priority=2)), word)
+    assert is_within_request(asked(m0=QosRequest(latency_us=90)), word)
+    assert is_within_request(asked(m0=QosRequest(latency_us=10, latency_us_worst=90)), word)
+    assert not is_within_request(asked(m0=QosRequest(latency_us=10, latency_us_worst=89)), word)
+    assert not is_within_request(asked(m0=QosRequest(latency_us=90, priority=2)), word)
 
 
 def test_of_what_is_replayed_nobody_expects_a_latency() -> None:
     slow = Qos(every=1, latency_us=LATENCY_US_MAX, redundancy=1, priority=PRIORITY_REPLAY)
     wanted = asked(m0=QosRequest(latency_us=10))
     word = structs.replace(GRANTED, granted={0: slow})
-    assert not fits(wanted, word)
+    assert not is_within_request(wanted, word)
     replayed = structs.replace(word, variable=replace(FAR, replay_speed=2))
-    assert fits(wanted, replayed)
+    assert is_within_request(wanted, replayed)
 
 
 def test_a_new_plan_with_the_number_of_a_change_does_not_answer_the_change() -> None:
     """Its owner tells which question it has heard; an older one does not, and is believed."""
     wanted = asked(m0=QosRequest(redundancy=2), m1=QosRequest(redundancy=2))
-    assert answers(wanted, GRANTED)
-    assert answers(wanted, structs.replace(GRANTED, generation=2, asked=1))
-    assert not answers(wanted, structs.replace(GRANTED, asked=0))
+    assert answers_request(wanted, GRANTED)
+    assert answers_request(wanted, structs.replace(GRANTED, generation=2, asked=1))
+    assert not answers_request(wanted, structs.replace(GRANTED, asked=0))

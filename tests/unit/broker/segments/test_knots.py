@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.broker.segments.abstract_links import SEARCHES_A_TURN, TrapSearch
+from gridstat.broker.segments.abstract_links import SEARCHES_PER_STEP, TrapSearch
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.tree_messages import AbstractLinksReported, Trap, WantBorders
 from tests.unit.broker.segments.family import Family, family
@@ -22,7 +22,7 @@ def cloud() -> Family:
 def searched(cloud: Family, search: TrapSearch) -> int:
     """How many searches it takes until all is known."""
     before = search.searches
-    while search.look(cloud.broker.reservations.resources, SIX):
+    while search.search_some(cloud.broker.reservations.resources, SIX):
         pass
     return search.searches - before
 
@@ -31,7 +31,7 @@ def test_no_turn_has_more_than_a_few_searches(cloud: Family) -> None:
     search = cloud.broker._tree.borders._trap_search
     cloud.words.clear()
     cloud.say(WantBorders(term=7, routers=SIX))
-    assert search.searches == SEARCHES_A_TURN
+    assert search.searches == SEARCHES_PER_STEP
     assert len(cloud.last(AbstractLinksReported).abstract_links) == len(SIX) * (len(SIX) - 1)
     cloud.advance(NS_PER_S)
     assert search.searches == PAIRS

@@ -22,7 +22,7 @@ from gridstat.net.command.segment_messages import (
 )
 from gridstat.net.command.tree_messages import (
     GENERATION_ASKED_MAX,
-    LATENCY_TOLD_MAX,
+    REPORTED_LATENCY_US_MAX,
     TERM_MAX,
     AbstractLink,
     AbstractLinksReported,
@@ -199,7 +199,7 @@ def words(latency_us: int) -> list[TreeMessageBase]:
     ]
 
 
-@pytest.mark.parametrize("latency_us", [-1, LATENCY_TOLD_MAX + 1])
+@pytest.mark.parametrize("latency_us", [-1, REPORTED_LATENCY_US_MAX + 1])
 def test_a_latency_below_nothing_or_beyond_all_is_malformed(latency_us: int) -> None:
     decoder = msgspec.msgpack.Decoder(Message)
     for word in words(latency_us):
@@ -215,7 +215,7 @@ def test_a_path_that_leads_nowhere_is_malformed(pieces: tuple[PathSegment, ...])
         msgspec.msgpack.Decoder(Message).decode(msgspec.msgpack.encode(word))
 
 
-@pytest.mark.parametrize("latency_us", [0, LATENCY_TOLD_MAX])
+@pytest.mark.parametrize("latency_us", [0, REPORTED_LATENCY_US_MAX])
 def test_a_latency_that_can_be_is_read(latency_us: int) -> None:
     decoder = msgspec.msgpack.Decoder(Message)
     for word in words(latency_us):
@@ -223,7 +223,7 @@ def test_a_latency_that_can_be_is_read(latency_us: int) -> None:
 
 
 def test_what_can_be_told_of_latency_can_be_planned_with_also_if_it_counts_twice() -> None:
-    assert 2 * LATENCY_TOLD_MAX < WEIGHT_MAX
+    assert 2 * REPORTED_LATENCY_US_MAX < WEIGHT_MAX
 
 
 @pytest.mark.parametrize("where", ["abstract_links", "starts", "ends"])
@@ -231,7 +231,9 @@ def test_the_highest_latency_that_a_child_may_tell_ends_nobody(where: str) -> No
     world = row_of_clouds(3)
     name = {"abstract_links": "c2", "starts": "c1", "ends": "c3"}[where]
     cloud = world.clouds[name]
-    cloud.near_us = LATENCY_TOLD_MAX // 2 if where == "abstract_links" else LATENCY_TOLD_MAX
+    cloud.near_us = (
+        REPORTED_LATENCY_US_MAX // 2 if where == "abstract_links" else REPORTED_LATENCY_US_MAX
+    )
     if where == "abstract_links":
         cloud.retell()
         world.say(name)
@@ -245,7 +247,7 @@ def test_a_broker_in_the_middle_passes_on_no_latency_that_its_parent_would_not_r
     liar: str,
 ) -> None:
     world = deep_tree()
-    world.clouds[liar].near_us = LATENCY_TOLD_MAX
+    world.clouds[liar].near_us = REPORTED_LATENCY_US_MAX
     contract = world.subscribe("c4/d", VOLTAGE)
     world.rest()
     assert contract in world.clouds["c4"].refused

@@ -13,7 +13,7 @@ import pytest
 
 from gridstat.model.errors import StorageFailed
 from gridstat.net.command.certificate_folder import CertificateFolder
-from gridstat.net.command.driver import EXIT_BUG, Driver, Surroundings, perform_nothing
+from gridstat.net.command.driver import EXIT_BUG, Driver, DriverEnvironment, no_extra_instructions
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.machine import (
     CancelTimer,
@@ -97,7 +97,7 @@ class Stage:
         self,
         credentials: Credentials,
         script: dict[object, Sequence[object]],
-        perform: Callable[[object], bool] = perform_nothing,
+        perform: Callable[[object], bool] = no_extra_instructions,
     ) -> None:
         self.machine = ScriptedMachine(script)
         self.bugs: list[BaseException] = []
@@ -107,7 +107,7 @@ class Stage:
             credentials,
             perform=perform,
             journal=self.journal,
-            surroundings=Surroundings(on_bug=self.bugs.append),
+            environment=DriverEnvironment(on_bug=self.bugs.append),
         )
 
     async def heard(self, *events: object) -> None:
@@ -250,7 +250,7 @@ def test_after_a_bug_the_machine_hears_nothing_more(credentials: Credentials) ->
 
     async def scene() -> None:
         bugs: list[BaseException] = []
-        driver = Driver(Broken(), credentials, surroundings=Surroundings(on_bug=bugs.append))
+        driver = Driver(Broken(), credentials, environment=DriverEnvironment(on_bug=bugs.append))
         driver.inject(Poke(1))
         driver.inject(Poke(2))
         assert len(bugs) == 1

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from gridstat.net.command.frames import FRAME_BYTES_MAX, frame
-from gridstat.net.command.message_pages import Arriving, pages_of_abstract_links, pages_of_borders
+from gridstat.net.command.message_pages import (
+    PageAssembler,
+    pages_of_abstract_links,
+    pages_of_borders,
+)
 from gridstat.net.command.session_messages import MANY_MAX
 from gridstat.net.command.tree_messages import (
     BORDERS_MAX,
@@ -38,7 +42,7 @@ def test_ways_between_as_many_borders_as_there_may_be_go_into_frames() -> None:
     told = abstract_links(BORDERS_MAX)
     pages = list(pages_of_abstract_links(told))
     assert max(len(frame(page)) for page in pages) < FRAME_BYTES_MAX
-    arriving: Arriving[AbstractLink] = Arriving(BORDERS_MAX**2)
+    arriving: PageAssembler[AbstractLink] = PageAssembler(BORDERS_MAX**2)
     found = [arriving.take(page.page, page.abstract_links, is_last=page.is_last) for page in pages]
     assert found[:-1] == [None] * (len(pages) - 1)
     assert tuple(found[-1] or ()) == told.abstract_links
@@ -51,7 +55,7 @@ def test_an_empty_list_is_one_page() -> None:
 
 
 def test_a_list_with_a_page_missing_counts_for_nothing_until_another_begins() -> None:
-    arriving: Arriving[int] = Arriving(10)
+    arriving: PageAssembler[int] = PageAssembler(10)
     assert arriving.take(0, [1], is_last=False) is None
     assert arriving.take(2, [3], is_last=True) is None
     assert arriving.take(1, [2], is_last=True) is None
@@ -60,14 +64,14 @@ def test_a_list_with_a_page_missing_counts_for_nothing_until_another_begins() ->
 
 
 def test_the_last_page_of_a_list_is_not_the_middle_of_another() -> None:
-    arriving: Arriving[int] = Arriving(10)
+    arriving: PageAssembler[int] = PageAssembler(10)
     assert arriving.take(0, [1], is_last=False) is None
     assert arriving.take(0, [2], is_last=True) == [2]
     assert arriving.take(1, [3], is_last=True) is None
 
 
 def test_a_list_without_end_is_dropped_at_its_bound() -> None:
-    arriving: Arriving[int] = Arriving(2 * MANY_MAX)
+    arriving: PageAssembler[int] = PageAssembler(2 * MANY_MAX)
     some = list(range(MANY_MAX))
     for page in range(3):
         assert arriving.take(page, some, is_last=page == 2) is None

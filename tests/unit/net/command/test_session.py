@@ -17,9 +17,8 @@ from gridstat.net.command.messages import (
     TableChanged,
 )
 from gridstat.net.command.peer_authorization import ClientAuthorization, ServerAuthorization
-from gridstat.net.command.session import FRAMES_A_TURN, Session, SessionState
+from gridstat.net.command.session import FRAMES_PER_CALL, Session, SessionParameters, SessionState
 from gridstat.net.command.session_settings import SessionCounters, SessionSettings
-from gridstat.net.command.session_terms import SessionTerms
 from gridstat.net.command.tls import Credentials
 from tests.unit.net.command.memory_wire import join
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from gridstat.net.command.messages import Message
-    from gridstat.net.command.session_terms import Gate
+    from gridstat.net.command.peer_authorization import PeerAuthorization
     from tests.unit.net.command.memory_wire import MemoryTransport
 
 BROKER = Identity(Role.BROKER, "c1")
@@ -83,7 +82,11 @@ class Pair:
         self.client_end, self.server_end = join(self.client, self.server)
 
     def _session(
-        self, owner: RecordingOwner, identity: Identity, gate: Gate, schema_version: int
+        self,
+        owner: RecordingOwner,
+        identity: Identity,
+        gate: PeerAuthorization,
+        schema_version: int,
     ) -> Session:
         hello = Hello(
             role=identity.role.value,
@@ -93,7 +96,7 @@ class Pair:
         )
         is_server = identity is BROKER
         context = self._credentials[identity].context(is_server=is_server)
-        terms = SessionTerms(is_server, gate, context, hello, self._settings)
+        terms = SessionParameters(is_server, gate, context, hello, self._settings)
         return Session(owner, terms, self.counters)
 
     async def opened(self) -> Pair:
@@ -326,7 +329,7 @@ def test_who_does_not_introduce_itself_is_sent_away(
     async def scene() -> None:
         pair = Pair(credentials)
         pair.client_end.held = []
-        pair.server._too_late()
+        pair.server._hello_timed_out()
         await turn_until(pair.client.finished.done)
         assert pair.counters.refused["hello_deadline"] == 1
         assert pair.broker.opened_count == 0
@@ -340,9 +343,9 @@ def test_before_the_hello_there_is_no_room_for_a_large_frame(
 ) -> None:
     async def scene() -> None:
         pair = Pair(credentials)
-        pair.client._terms = SessionTerms(
+        pair.client._parameters = SessionParameters(
             is_server=False,
-            gate=ClientAuthorization(BROKER),
+            authorization=ClientAuthorization(BROKER),
             context=credentials[ROUTER].context(is_server=False),
             hello=Hello(role="router", name="c1/e0", instance="a", software="x" * 20_000),
             settings=SessionSettings(),
@@ -359,14 +362,14 @@ def test_whoever_sends_much_at_once_is_heard_in_turns_and_in_order(
 ) -> None:
     async def scene() -> None:
         pair = await Pair(credentials).opened()
-        for number in range(3 * FRAMES_A_TURN):
+        for number in range(3 * FRAMES_PER_CALL):
             pair.client.send(TableChanged(number=number, digest=0))
         await turn_until(lambda: bool(pair.broker.messages))
-        assert len(pair.broker.messages) == FRAMES_A_TURN
-        pair.client.send(TableChanged(number=3 * FRAMES_A_TURN, digest=0))
-        await turn_until(lambda: len(pair.broker.messages) > 3 * FRAMES_A_TURN)
+        assert len(pair.broker.messages) == FRAMES_PER_CALL
+        pair.client.send(TableChanged(number=3 * FRAMES_PER_CALL, digest=0))
+        await turn_until(lambda: len(pair.broker.messages) > 3 * FRAMES_PER_CALL)
         numbers = [each.number for each in pair.broker.messages if isinstance(each, TableChanged)]
-        assert numbers == list(range(3 * FRAMES_A_TURN + 1))
+        assert numbers == list(range(3 * FRAMES_PER_CALL + 1))
         pair.client.abort()
 
     run(scene())
@@ -377,12 +380,12 @@ def test_a_session_closed_between_two_turns_hears_no_more_and_ends(
 ) -> None:
     async def scene() -> None:
         pair = await Pair(credentials).opened()
-        for number in range(3 * FRAMES_A_TURN):
+        for number in range(3 * FRAMES_PER_CALL):
             pair.client.send(TableChanged(number=number, digest=0))
         await turn_until(lambda: bool(pair.broker.messages))
         pair.server.close()
         await turn_until(lambda: pair.client.finished.done() and pair.server.finished.done())
-        assert len(pair.broker.messages) == FRAMES_A_TURN
+        assert len(pair.broker.messages) == FRAMES_PER_CALL
         assert pair.broker.closed_count == pair.router.closed_count == 1
 
     run(scene())
