@@ -7,7 +7,7 @@ confirmations), and returns as an answer. Failures are handled in `recovery.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.capacity.allocator import Allocator
 from gridstat.broker.capacity.resources import Resources
@@ -20,9 +20,10 @@ from gridstat.broker.context import (
 )
 from gridstat.broker.effects.effects import Effects
 from gridstat.broker.effects.reservations import Reservations
-from gridstat.broker.operators.leaf_flooding import FloodingOrder, LeafFlooding
+from gridstat.broker.operators.leaf_flooding import LeafFlooding
 from gridstat.broker.operators.operator_commands import OperatorCommands
 from gridstat.broker.operators.survey import Surveyor
+from gridstat.broker.path_replacement import PathReplacement
 from gridstat.broker.placement import HOUSE_TIMER, Placement
 from gridstat.broker.records.operations import TermBegan, encode, since_snapshot
 from gridstat.broker.records.registry import Registry
@@ -40,19 +41,20 @@ from gridstat.broker.requests.endpoint_presence import (
 from gridstat.broker.requests.flood_listeners import FloodListeners
 from gridstat.broker.requests.notices import Notices
 from gridstat.broker.requests.pattern_matching import CATCH_TIMER
-from gridstat.broker.requests.pending_grants import OWED_TIMER, PendingGrants
+from gridstat.broker.requests.pending_grants import GRANT_RETRY_TIMER, PendingGrants
 from gridstat.broker.requests.publication_changes import OVER_TIMER, PublicationChanges
 from gridstat.broker.requests.publications import Publications
 from gridstat.broker.requests.queries import Queries
-from gridstat.broker.requests.request_intake import RequestIntake
+from gridstat.broker.requests.request_intake import RepeatedSubscribe, RequestIntake
 from gridstat.broker.requests.subscriptions import Subscriptions
 from gridstat.broker.routers.path_moves import RETIRE_TIMER, PathMoves
 from gridstat.broker.routers.router_health import ABSENT_TIMER, RouterHealth
 from gridstat.broker.routers.router_sessions import WHOLE_TIMER, RouterSessions
-from gridstat.broker.routers.row_refusals import REFUSAL_TIMER
+from gridstat.broker.routers.row_refusals import REFUSAL_TIMER, RowRefusals
 from gridstat.broker.segments.leaf_borders import ABSTRACT_LINKS_TIMER, SEARCH_TIMER
 from gridstat.broker.segments.leaf_identifiers import NUMBERS_TIMER
 from gridstat.broker.segments.parent_dispatcher import ParentDispatcher
+from gridstat.broker.segments.parent_session import ParentSession
 from gridstat.broker.segments.pending_answers import PATIENCE_TIMER
 from gridstat.broker.segments.remote_contracts import ASK_TIMER
 from gridstat.broker.segments.segment_reservations import RELEASE_TIMER
@@ -85,8 +87,11 @@ if TYPE_CHECKING:
     from gridstat.broker.operators.survey import ReportedLedger
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.operations import Operation
+    from gridstat.broker.requests.request_intake import Request
     from gridstat.broker.settings import BrokerSettings
     from gridstat.model.cloud import EventChannel, Router
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import Publish
     from gridstat.net.command.machine import Event, Instruction
 
 START_TIMER: Final = "start"
@@ -114,56 +119,90 @@ class LeafBroker:
         self.tables = RouterTables()
         self.reservations = Reservations(Allocator(resources or Resources(probes=settings.probes)))
         channel_plan = ChannelPlan(self.registry, self.tables, settings.probes)
-        effects = Effects(self.registry, self.reservations, self.tables, channel_plan)
-        context = self._context = BrokerContext(
+        effects = Effects(
+            self.registry, self.reservations, self.tables, channel_plan, self._flooding_ended
+        )
+        self._context = BrokerContext(
             settings, outside, self.registry, self.reservations, self.tables, effects
         )
-        self._requests = RequestIntake(context)
-        notices = Notices(context)
+        notices = Notices(self._context)
+        self._compose_sessions(notices, channel_plan)
+        self._compose_contracts(notices)
+        self._compose_commands(notices, channel_plan)
+        self._set_up_timers()
+        self._lay_out(routers, channels)
+
+    def _compose_sessions(self, notices: Notices, channel_plan: ChannelPlan) -> None:
+        """Create the parts that follow routers and end-points."""
+        context = self._context
         self._moves = PathMoves(context)
         self._router_sessions = RouterSessions(context)
+        self._health = RouterHealth(context)
         self._presence = EndPointPresence(context, notices)
-        self._requests.attached_again = self._presence.attached_again
+        self._requests = RequestIntake(context, self._presence)
         self._attachments = EndPointAttachments(
             context, self._requests, notices, channel_plan, self._presence
         )
-        self._health = RouterHealth(context)
-        self._recovery = Recovery(context, self._health, notices, self._moves, self._presence)
+
+    def _compose_contracts(self, notices: Notices) -> None:
+        """Create the parts that grant, move and repair contracts, here and across clouds."""
+        context = self._context
+        refusals = RowRefusals(context)
+        replacement = PathReplacement(context, self._health, refusals)
+        self._grants = PendingGrants(context, self._requests, notices, self._moves, replacement)
+        parent = ParentSession(context)
+        self.flooding = LeafFlooding(context, parent)
+        self._tree = ParentDispatcher(
+            context,
+            parent,
+            self._health,
+            self._requests,
+            self._grants,
+            notices,
+            self.flooding.parent_handlers(),
+            self._publish_held,
+        )
+        self._recovery = Recovery(
+            context,
+            self._health,
+            notices,
+            self._moves,
+            self._presence,
+            refusals,
+            replacement,
+            self._tree,
+        )
+        self._placement = Placement(context, notices, self._tree)
+
+    def _compose_commands(self, notices: Notices, channel_plan: ChannelPlan) -> None:
+        """Create the parts that decide the commands of end-points and operators."""
+        context = self._context
         surveyor = Surveyor(context, self._router_sessions, self._health, channel_plan)
-        self.flooding = LeafFlooding(context)
         self._operator_commands = OperatorCommands(context, surveyor, self._health, self.flooding)
-        self._grants = PendingGrants(context, self._requests, self._moves, self._recovery.way_round)
-        self._requests.granted_again = self._grants.again
-        self._subscriptions = Subscriptions(context, self._requests, self._grants, notices)
-        self._tree = ParentDispatcher(context, self._health, self._requests, self._grants, notices)
+        self._subscriptions = Subscriptions(
+            context, self._requests, self._grants, self._tree.asking
+        )
         self._publication_changes = PublicationChanges(
             context, self._requests, notices, self._tree.numbers.take
         )
-        self._recovery.segment_changed = self._tree.segment_changed
-        self._placement = Placement(context, notices, self._tree.segment_changed)
-        self._set_up_flooding()
-        self._subscriptions.elsewhere = self._tree.asking
         self._publications = Publications(
-            context, self._requests, notices, self._subscriptions, self._tree.numbers
+            context,
+            self._requests,
+            notices,
+            self._grants,
+            self._subscriptions,
+            self._tree.numbers,
         )
-        self._tree.numbers.publish = self._publications.publish
         self._commands = CommandDispatcher(
             self._attachments,
             self._subscriptions,
             ContractChanges(context, self._requests, self._moves, self._tree.asking),
             self._publications,
             self._publication_changes,
-            self._enquiries(),
+            Queries(context, self._requests, self._recovery, self._tree.asking),
             FloodListeners(context, self._requests),
             self._tree.asking.answers.joins,
         )
-        self._set_up_timers()
-        self._lay_out(routers, channels)
-
-    def _set_up_flooding(self) -> None:
-        """What a parent says of it is heard, and answered, like its other words."""
-        self.flooding.tell_parent = self._tree.link.tell
-        self._tree.words.update(dict.fromkeys(get_args(FloodingOrder), self.flooding.obey))
 
     def _set_up_timers(self) -> None:
         """Who is told when a timer fires: of one name, or of many that begin alike."""
@@ -176,7 +215,7 @@ class LeafBroker:
             REFUSAL_TIMER: self._recovery.refusals_expired,
             HOUSE_TIMER: self._placement.try_again,
             CATCH_TIMER: self._subscriptions.catching.catch_some,
-            OWED_TIMER: self._grants.answer_owed,
+            GRANT_RETRY_TIMER: self._grants.retry,
             ASK_TIMER: self._tree.asking.ask_all,
             PATIENCE_TIMER: self._tree.asking.patience.look,
             RELEASE_TIMER: self._tree.reserving.release_due,
@@ -234,15 +273,6 @@ class LeafBroker:
         self._context.compact_if_due(self._context.settings.snapshot_after, self._operations)
         return self._context.end_turn()
 
-    def _enquiries(self) -> Queries:
-        made = Queries(self._context, self._requests)
-        made.held_impaired = self._held_impaired
-        return made
-
-    def _held_impaired(self, subscriber: str, number: int) -> None:
-        self._recovery.held_impaired(subscriber, number)
-        self._tree.asking.held_impaired(subscriber, number, self._recovery.is_whole)
-
     def _lay_out(self, routers: Iterable[Router], channels: Iterable[EventChannel]) -> None:
         """Take in the routers and channels of the broker's file."""
         self._routers = {router.name: router for router in routers}
@@ -273,8 +303,7 @@ class LeafBroker:
     def _begun(self, _: Applied) -> None:
         early, self._early = self._early or [], None
         self._context.note("term_began", term=self.registry.term)
-        self._operator_commands.undefined_modes.look()
-        self._operator_commands.started_ns = self._context.now_ns
+        self._operator_commands.begin()
         self._health.resume()
         self._attachments.resume()
         self._placement.resume()
@@ -287,6 +316,14 @@ class LeafBroker:
 
     def _operations(self) -> Iterator[Operation]:
         return snapshot_operations(self.registry, self._routers, self._channels)
+
+    def _flooding_ended(self, variable: StatusVariable) -> None:
+        """Forward the end of a flooded variable; effects exist before the part that reports it."""
+        self.flooding.ended(variable)
+
+    def _publish_held(self, request: Request, command: Publish) -> None:
+        """Decide a Publish that waited for identifiers, which publications in turn take."""
+        self._publications.publish(request, command)
 
     # Events.
 
@@ -385,15 +422,18 @@ class LeafBroker:
             return  # Not taken in: what it forwards is asked again once it has reported.
         try:
             opened = self._requests.open(edge, forward)
+            if isinstance(opened, RepeatedSubscribe):
+                self._grants.repeat(opened.request, opened.answer)
+                return
         except Exception as error:  # Whatever one end-point says, the others are served.
             self._context.note("request_failed", endpoint=forward.endpoint[:80], error=repr(error))
             self._requests.drop(edge, forward)
             return
         if opened is None:
             return
-        request, command, facts = opened
+        request = opened.request
         try:
-            self._commands.do(edge, request, command, facts)
+            self._commands.do(edge, request, opened.command, opened.facts)
         except GridStatError as error:
             self._requests.refuse(request, error)
         except Exception as error:  # As above; the note is for those who mend it.

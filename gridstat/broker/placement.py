@@ -19,13 +19,11 @@ from gridstat.model.errors import RedundancyNotSatisfiable
 from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gridstat.broker.capacity.allocation import Allocation
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.operations import Subscribed
-    from gridstat.broker.records.registry import Subscription
+    from gridstat.broker.recovery import SegmentListener
     from gridstat.broker.requests.notices import Notices
 
 HOUSE_TIMER: Final = "house"
@@ -40,11 +38,11 @@ class Placement:
         self,
         context: BrokerContext,
         notices: Notices,
-        segment_changed: Callable[[Subscription], None],
+        segments: SegmentListener,
     ) -> None:
         self._context = context
         self._notices = notices
-        self._segment_changed = segment_changed
+        self._segments = segments
         self._end_ns = 0
 
     def resume(self) -> None:
@@ -117,7 +115,7 @@ class Placement:
         if found is None:
             return
         if housed.contract:
-            self._segment_changed(found)
+            self._segments.segment_changed(found)
         else:
             outcome = granted(
                 found.record, found.variable, found.troubles, detection=self._context.detection

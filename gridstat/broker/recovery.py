@@ -9,32 +9,35 @@ from __future__ import annotations
 
 from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from gridstat.broker.capacity.allocation import AllocationRequest, Refusal
-from gridstat.broker.effects.contract_effects import allocation_of, uses_its_gates
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Moved
 from gridstat.broker.requests.outcomes import granted
-from gridstat.broker.requests.subscriptions import renewed
 from gridstat.broker.routers.path_moves import routers_of
-from gridstat.broker.routers.row_refusals import RowRefusals
 from gridstat.net.command.endpoint_messages import ContractChanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable
 
-    from gridstat.broker.capacity.allocation import Allocation
     from gridstat.broker.context import BrokerContext
+    from gridstat.broker.path_replacement import PathReplacement
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import Subscription
     from gridstat.broker.requests.endpoint_presence import EndPointPresence
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.routers.path_moves import PathMoves
     from gridstat.broker.routers.router_health import RouterHealth
+    from gridstat.broker.routers.row_refusals import RowRefusals
     from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
 
 REPLAN_TIMER: Final = "replan"
+
+
+class SegmentListener(Protocol):
+    """Receives every segment that loses paths, has them restored, or moves."""
+
+    def segment_changed(self, found: Subscription) -> None: ...
 
 
 class Recovery:
@@ -47,9 +50,14 @@ class Recovery:
         notices: Notices,
         moves: PathMoves,
         presence: EndPointPresence,
+        refusals: RowRefusals,
+        replacement: PathReplacement,
+        segments: SegmentListener,
     ) -> None:
         self._context = context
-        self._refusals = RowRefusals(context)
+        self._refusals = refusals
+        self._replacement = replacement
+        self._segments = segments
         self._health = health
         self._notices = notices
         self._moves = moves
@@ -57,8 +65,6 @@ class Recovery:
         self._impaired: set[int] = set()
         self._queue: list[tuple[int, int]] = []
         self._queued: set[int] = set()
-        self.segment_changed: Callable[[Subscription], None] = _nobody
-        """Whom to tell of a segment that has lost paths, has them back, or has moved."""
 
     # What happened.
 
@@ -141,16 +147,6 @@ class Recovery:
         publication = registry.publication_by_id(variable_id)
         return set() if publication is None else publication.subscriptions
 
-    def way_round(self, record: Subscribed) -> Subscribed | None:
-        """Another path for a contract of which a router has just refused the row, reserved."""
-        for name in routers_of((record,)):
-            self._refusals.take(name, self._context.tables[name].refused)
-        found = self._context.registry.subscriptions.get(record.subscription_id)
-        if found is None or found.record is not record:
-            return None
-        self._health.forget_ways()
-        return self._moved_round(found)
-
     def session_changed(self, name: str, *, is_connected: bool) -> None:
         self._health.session_changed(name, is_connected=is_connected)
         self._judge(name)
@@ -217,7 +213,7 @@ class Recovery:
 
     def is_whole(self, found: Subscription) -> bool:
         """Whether nothing is wrong with a contract, and all routers on its way would say so."""
-        if found.troubles or self._broken_paths(found.record):
+        if found.troubles or self._replacement.broken_paths(found.record):
             return False
         return all(self._context.tables[name].is_connected for name in routers_of((found.record,)))
 
@@ -240,7 +236,7 @@ class Recovery:
         return (
             record.subscription_id in self._impaired
             or bool(self._health.failed_paths(record))
-            or self._crowded(record) is not None
+            or self._replacement.is_crowded(record)
         )
 
     # Re-planning.
@@ -293,13 +289,8 @@ class Recovery:
     ) -> tuple[Subscribed, Subscribed] | None:
         """Replace the failed paths of a contract as far as possible; old and new if it moves."""
         old = found.record
-        record = self._moved_round(found) or old
-        crowded = self._crowded(record)
-        if crowded is not None and not self._health.failed_paths(record):
-            index, edges = crowded
-            request = self._request(found)
-            spread = self._context.reservations.replace_path(request, index, edges)
-            record = self._after(old, spread) or record
+        record = self._replacement.around_failures(found) or old
+        record = self._replacement.onto_free_edge(found, record) or record
         self._set_troubles(found, record, is_moved=record is not old)
         if record is old:
             return None
@@ -307,72 +298,6 @@ class Recovery:
         self._context.effects.apply(operation, applied)
         operations.append(operation)
         return old, record
-
-    def _moved_round(self, found: Subscription) -> Subscribed | None:
-        """The contract with other paths in the place of those that do not work, if there are."""
-        old = record = found.record
-        for index in self._broken_paths(old):
-            if index not in self._broken_paths(record):
-                continue  # All paths were chosen anew for the sake of one before.
-            record = self._after(old, self._replace(found, index)) or record
-        return None if record is old else record
-
-    def _broken_paths(self, record: Subscribed) -> list[int]:
-        failed, refused = self._health.failed_paths(record), self._health.refused_paths(record)
-        return sorted({*failed, *refused}) if refused else failed
-
-    def _replace(self, found: Subscription, index: int) -> Allocation | Refusal | None:
-        """Another path, of the same quality; from or to the edges where the end-points are now.
-
-        If none is left and the end-points are elsewhere, any quality of the band will do. None
-        where nothing that is up leads from end to end.
-        """
-        record, request = found.record, self._request(found)
-        if not self._health.has_way(request.sources, request.targets):
-            return None
-        allocated = self._context.reservations.replace_path(request, index)
-        is_elsewhere = (request.sources, request.targets) != (record.sources, record.targets)
-        if not isinstance(allocated, Refusal) or not is_elsewhere:
-            return allocated
-        if len(self._health.failed_paths(record)) < len(record.paths):
-            return allocated  # What works is not given up for less than was granted.
-        return self._context.reservations.change(request)
-
-    def _request(self, found: Subscription) -> AllocationRequest:
-        sources, targets = self._health.ends(found.record)
-        return AllocationRequest(
-            subscription_id=found.record.subscription_id,
-            variable=found.variable,
-            sources=sources or found.record.sources,
-            targets=targets or found.record.targets,
-            qos=found.record.qos,
-            subscriber=found.record.subscriber,
-            entries=found.record.entries,
-            exits=found.record.exits,
-        )
-
-    def _crowded(self, record: Subscribed) -> tuple[int, set[str]] | None:
-        """A path that shares an edge with another while one is free, and the edges in use."""
-        if not record.shares_edge:
-            return None
-        sources, targets = self._health.ends(record)
-        for at, edges in ((0, sources), (-1, targets)):
-            used = [path.routers[at] for path in record.paths]
-            if len(set(used)) < min(len(used), len(edges)):
-                index = next(i for i, edge in enumerate(used) if edge in used[:i])
-                return index, set(used)
-        return None
-
-    def _after(self, old: Subscribed, allocated: Allocation | Refusal | None) -> Subscribed | None:
-        if allocated is None or isinstance(allocated, Refusal):
-            return None
-        record = renewed(old, allocated)
-        if uses_its_gates(record):
-            return record
-        found = self._context.registry.subscriptions[old.subscription_id]
-        before = allocation_of(old, found.variable)
-        self._context.reservations.take_back(before, record.generation)
-        return None
 
     def _set_troubles(self, found: Subscription, record: Subscribed, *, is_moved: bool) -> None:
         still = self._health.failed_paths(record)
@@ -387,7 +312,7 @@ class Recovery:
 
     def _tell(self, found: Subscription, silent: Iterable[str]) -> None:
         if found.record.contract:
-            self.segment_changed(found)
+            self._segments.segment_changed(found)
             return
         words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
         outcome = granted(
@@ -395,7 +320,7 @@ class Recovery:
             found.variable,
             (*found.troubles, *words),
             detection=self._context.detection,
-            down=self._broken_paths(found.record),
+            down=self._replacement.broken_paths(found.record),
         )
         self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
 
@@ -417,7 +342,3 @@ class Recovery:
                     self._queued.add(number)
                     heappush(self._queue, (0, number))
         self._context.set_timer(REPLAN_TIMER, self._context.settings.retry_after_ns)
-
-
-def _nobody(_: Subscription) -> None:
-    """Without a parent there are no segments."""

@@ -33,13 +33,17 @@ class FloodingEffects:
     """`registry.floods` is what is charged, and what routers have once it is durable."""
 
     def __init__(
-        self, registry: Registry, reservations: Reservations, tables: RouterTables
+        self,
+        registry: Registry,
+        reservations: Reservations,
+        tables: RouterTables,
+        ended: Callable[[StatusVariable], None],
     ) -> None:
+        """`ended` is called once it is durable that a flooded variable is no longer published."""
         self._registry = registry
         self._reservations = reservations
         self._tables = tables
-        self.ended: Callable[[StatusVariable], None] = _nobody
-        """Told when a variable that flooded is no longer published, once that is durable."""
+        self._ended = ended
 
     def apply(self, operation: FloodingSet, done: Applied) -> None:
         name = operation.variable.name
@@ -55,7 +59,7 @@ class FloodingEffects:
         found = self._registry.floods.get(name)
         if found is not None:
             self.apply(FloodingSet(variable=found.variable), done)
-            done.tables.append(partial(self.ended, found.variable))
+            done.tables.append(partial(self._ended, found.variable))
 
     def channel_added(self, channel_id: int, done: Applied) -> None:
         """A new channel carries all that is flooded, like any other."""
@@ -165,10 +169,6 @@ def _claims_at(
         Claim(variable, (channel.from_router,), (), everys, name, entry=WITHIN),
         Claim(variable, (channel.to_router,), (), everys, WITHIN, entry=name),
     )
-
-
-def _nobody(_: StatusVariable) -> None:
-    """A cloud without a parent tells nobody."""
 
 
 # Who hears all that floods: a channel from each of its edges on which every flooded event goes.

@@ -8,7 +8,7 @@ would route, so existing subscribers miss nothing meanwhile (S0 A12).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from msgspec import structs
 
@@ -61,10 +61,12 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.allocation import Refusal
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operation import Applied
+    from gridstat.broker.segments.parent_session import ParentSession
     from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.model.cloud import EventChannel
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import RefusedOutcome
+    from gridstat.net.command.tree_messages import TreeMessageBase
 
 Facts = dict[str, Any]
 FloodingOrder: TypeAlias = ReserveFlooding | CommitFlooding | ReleaseFlooding
@@ -76,10 +78,13 @@ FloodingMessage: TypeAlias = FloodingReserved | FloodingRefused | FloodingCommit
 class LeafFlooding:
     """A repeated command is answered as the first: what it asks is then the case already."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, parent: ParentSession) -> None:
         self._context = context
-        self.tell_parent: Callable[[FloodingMessage], None] = _nobody
-        context.effects.flooding.ended = self._ended
+        self.parent = parent
+
+    def parent_handlers(self) -> dict[type[TreeMessageBase], Callable[[Any], None]]:
+        """Return the handlers of the parent's flooding messages, by message type."""
+        return dict.fromkeys(get_args(FloodingOrder), self.obey)
 
     # Operators.
 
@@ -286,15 +291,16 @@ class LeafFlooding:
         publication = registry.publications.get(variable.name)
         if publication is not None and publication.variable == variable:
             return False
-        self._ended(variable)
+        self.ended(variable)
         return True
 
-    def _ended(self, variable: StatusVariable) -> None:
+    def ended(self, variable: StatusVariable) -> None:
+        """Tell the parent that a variable of this cloud is no longer published."""
         word = FloodingEnded(term=0, name=variable.name, variable_id=variable.variable_id)
         self._tell(word)
 
     def _tell(self, word: FloodingMessage) -> None:
-        self.tell_parent(structs.replace(word, term=self._context.registry.term))
+        self.parent.tell(structs.replace(word, term=self._context.registry.term))
 
     def _write(self, after: FloodingSet, then: Callable[[], None]) -> None:
         """What cannot be written the parent has to say again: it does so at the next joining."""
@@ -400,7 +406,3 @@ def flooding_facts(found: FloodingSet, depth: int, defined: Collection[int]) -> 
 
 def _nothing() -> None:
     """Nobody waits for it."""
-
-
-def _nobody(_: FloodingMessage) -> None:
-    """There is no parent, or none is there now: it asks again when it is."""

@@ -68,10 +68,14 @@ class OperatorCommands:
         self._context = context
         self._flooding = flooding
         self._surveyor = surveyor
-        self.undefined_modes = surveyor.undefined_modes
         self._accountant = CloudAccount(context, surveyor.counters)
         self._health = health
-        self.started_ns = 0
+        self._started_ns = 0
+
+    def begin(self) -> None:
+        """Start the clock of the uptime, and warn of contracts in undefined modes."""
+        self._surveyor.undefined_modes.look()
+        self._started_ns = self._context.now_ns
 
     def take(self, peer: str, command: OperatorCommand) -> None:
         try:
@@ -80,7 +84,7 @@ class OperatorCommands:
             self._refuse(peer, command.request_id, error)
 
     def survey(self) -> Facts:
-        return self._surveyor.survey(started_ns=self.started_ns)
+        return self._surveyor.survey(started_ns=self._started_ns)
 
     def ledgers(self) -> list[ReportedLedger]:
         return self._surveyor.ledgers()

@@ -14,12 +14,13 @@ from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import MatchingLeft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import TypeAlias
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, PatternHeld, Subscribed
     from gridstat.broker.records.registry import Publication
+    from gridstat.broker.requests.pending_grants import PendingGrants
 
     Catch: TypeAlias = Callable[
         [PatternHeld, Publication, Applied, list[Operation], list[Subscribed]], str
@@ -32,12 +33,10 @@ class PatternMatching:
     """What is left to match stands in the registry, durably; `_waiting` are the pairs of a pattern
     and a name of the first of it, and one slice of them is being written at a time."""
 
-    def __init__(
-        self, context: BrokerContext, catch: Catch, follow: Callable[[Iterable[Subscribed]], None]
-    ) -> None:
+    def __init__(self, context: BrokerContext, catch: Catch, grants: PendingGrants) -> None:
         self._context = context
         self._catch = catch
-        self._follow = follow
+        self._grants = grants
         self._current: tuple[int, str] | None = None
         self._waiting: deque[tuple[int, str]] = deque()
         self._is_writing = False
@@ -85,7 +84,7 @@ class PatternMatching:
 
     def _written(self, caught: list[Subscribed], _: Applied) -> None:
         self._is_writing = False
-        self._follow(caught)
+        self._grants.notify_matched(caught)
         if not self._waiting:
             self._current = None
         self.go_on()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import EndPoint
     from gridstat.broker.requests.notices import Notices
+    from gridstat.broker.requests.pending_grants import PendingGrants
     from gridstat.broker.requests.request_intake import Request, RequestIntake
     from gridstat.broker.requests.subscriptions import Subscriptions
     from gridstat.model.status import StatusVariable
@@ -56,12 +57,14 @@ class Publications:
         context: BrokerContext,
         requests: RequestIntake,
         notices: Notices,
+        grants: PendingGrants,
         subscriptions: Subscriptions,
         numbers: Numbers,
     ) -> None:
         self._context = context
         self._requests = requests
         self._notices = notices
+        self._grants = grants
         self._subscriptions = subscriptions
         self._numbers = numbers
 
@@ -226,7 +229,7 @@ class Publications:
         _: Applied,
     ) -> None:
         self._tell(ending)
-        self._subscriptions.follow_caught(caught)
+        self._grants.notify_matched(caught)
         self._context.tables.await_confirmations(
             edges,
             lambda _: self._requests.send(request, body),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.broker.context import BrokerContext
-    from gridstat.broker.records.registry import Registry
+    from gridstat.broker.records.registry import Registry, Subscription
     from gridstat.broker.requests.request_intake import Request, RequestIntake
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import (
@@ -42,14 +42,36 @@ if TYPE_CHECKING:
     from gridstat.net.command.machine import Event, Instruction
 
 
+class PathReports(Protocol):
+    """Receiver of the contracts that a subscriber sees as impaired (`recovery.py`)."""
+
+    def held_impaired(self, subscriber: str, number: int) -> None: ...
+
+    def is_whole(self, found: Subscription) -> bool: ...
+
+
+class RemotePathReports(Protocol):
+    """Receiver of such reports for contracts with other clouds (`segments/remote_contracts.py`)."""
+
+    def held_impaired(
+        self, subscriber: str, number: int, is_whole: Callable[[Subscription], bool]
+    ) -> None: ...
+
+
 class Queries:
     """Answered at once from the registry; nothing here is journalled."""
 
-    def __init__(self, context: BrokerContext, requests: RequestIntake) -> None:
+    def __init__(
+        self,
+        context: BrokerContext,
+        requests: RequestIntake,
+        recovery: PathReports,
+        remote_contracts: RemotePathReports,
+    ) -> None:
         self._context = context
         self._requests = requests
-        self.held_impaired: Callable[[str, int], None] = _nobody
-        """Whom to tell that a subscriber has paths of a contract for broken."""
+        self._recovery = recovery
+        self._remote_contracts = remote_contracts
 
     def resolve(self, request: Request, command: ResolveName) -> None:
         self._requests.answer(request, (resolve(self._context.registry, command.name),))
@@ -77,12 +99,9 @@ class Queries:
             if found is not None and found.record.subscriber == request.endpoint:
                 found.ledger = kept_ledger(entry, found.ledger)
         for number in command.impaired:
-            self.held_impaired(request.endpoint, number)
+            self._recovery.held_impaired(request.endpoint, number)
+            self._remote_contracts.held_impaired(request.endpoint, number, self._recovery.is_whole)
         self._requests.answer(request, (DoneOutcome(),))
-
-
-def _nobody(_subscriber: str, _number: int) -> None:
-    """Before the parts that know of paths are there."""
 
 
 # Where a name can be reached: routers by what they reported (S0 §2.3.8).

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.operations import Operation
     from gridstat.broker.records.registry import EndPoint
+    from gridstat.broker.requests.endpoint_presence import EndPointPresence
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
     from gridstat.net.command.router_messages import Forward
 
@@ -69,20 +70,37 @@ class Request:
     edges: set[str] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedRequest:
+    """Request that is to be decided; `facts` are those of the certificate of an Attach."""
+
+    request: Request
+    command: EndPointCommand
+    facts: CertificateFacts | None
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedSubscribe:
+    """Subscribe that was decided before, with the kept answer; its paths may not be up yet."""
+
+    request: Request
+    answer: bytes
+
+
 class RequestIntake:
     """Every request is answered once to each edge that brought it, and decided once at most."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, presence: EndPointPresence) -> None:
         self._context = context
-        self.attached_again: Callable[[str, str, str], None] = _nobody
-        self.granted_again: Callable[[Request, bytes], None] = self.send
+        self._presence = presence
         self._pending: dict[tuple[str, int], Request] = {}
         self._pending_count: dict[str, int] = {}
 
-    def open(
-        self, edge: str, forward: Forward
-    ) -> tuple[Request, EndPointCommand, CertificateFacts | None] | None:
-        """The request to be decided; None if it is answered already, or cannot be let in."""
+    def open(self, edge: str, forward: Forward) -> OpenedRequest | RepeatedSubscribe | None:
+        """Return the request to be decided, or the kept answer to a repeated Subscribe.
+
+        Return None if the answer has been sent, or will be sent to this edge too.
+        """
         try:
             self._check_number(forward)
             command = _decode(forward.body)
@@ -101,25 +119,13 @@ class RequestIntake:
             self._send(edge, forward, encode_outcomes((refused(error),)))
             return None
         if known is not None:
-            self._answer_again(edge, forward, command, known)
+            if isinstance(command, Subscribe):
+                return RepeatedSubscribe(self._begin(edge, forward, command, None), known)
+            self._send_when_durable(edge, forward, known)
+            if isinstance(command, Attach):
+                self._presence.attached_again(edge, forward.endpoint, command.incarnation)
             return None
-        return self._begin(edge, forward, command, facts), command, facts
-
-    def _answer_again(
-        self, edge: str, forward: Forward, command: EndPointCommand, body: bytes
-    ) -> None:
-        """It may have been known since a moment ago, and be on its way to the disk."""
-        if isinstance(command, Subscribe):
-            request = self._begin(edge, forward, command, None)
-            again = partial(self.granted_again, request, body)
-            if self._context.pending_count:
-                self._context.commit((), lambda _: again(), self.fail(request))
-            else:
-                again()
-            return
-        self._send_when_durable(edge, forward, body)
-        if isinstance(command, Attach):
-            self.attached_again(edge, forward.endpoint, command.incarnation)
+        return OpenedRequest(self._begin(edge, forward, command, facts), command, facts)
 
     def _begin(
         self,
@@ -188,13 +194,12 @@ class RequestIntake:
         self.answer(request, (refused(error),))
 
     def fail(self, request: Request) -> Callable[[str], None]:
-        """What to do when the journal cannot take it: nothing is decided, the same may be asked."""
+        """Return the callback of a failed write: it refuses the request, which may be repeated."""
+        return partial(self._refuse_unwritten, request)
 
-        def failed(reason: str) -> None:
-            error = StorageFailed(f"nothing was changed: {reason}")
-            self.send(request, encode_outcomes((refused(error),)))
-
-        return failed
+    def _refuse_unwritten(self, request: Request, reason: str) -> None:
+        error = StorageFailed(f"nothing was changed: {reason}")
+        self.send(request, encode_outcomes((refused(error),)))
 
     def commit(
         self,
@@ -298,10 +303,6 @@ class RequestIntake:
         self._context.send_router(
             edge, Return(term=term, endpoint=endpoint, request_id=request_id, body=body)
         )
-
-
-def _nobody(edge: str, endpoint: str, incarnation: str) -> None:
-    """Nobody minds that an end-point attaches again."""
 
 
 def _decode(body: bytes) -> EndPointCommand:

@@ -22,8 +22,8 @@ from gridstat.broker.requests.outcomes import (
     refused,
 )
 from gridstat.broker.requests.pattern_matching import PatternMatching
+from gridstat.broker.requests.pending_grants import Reply
 from gridstat.broker.requests.request_checks import check_type, encode_type, expected_type
-from gridstat.broker.routers.path_moves import has_a_way, routers_of
 from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
 from gridstat.model.cloud import check_name, check_pattern, is_pattern
 from gridstat.model.errors import (
@@ -33,20 +33,16 @@ from gridstat.model.errors import (
     QuotaReached,
 )
 from gridstat.model.qos import check_modes_defined
-from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
+from gridstat.net.command.endpoint_messages import GrantedOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gridstat.broker.capacity.allocation import Allocation
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation
     from gridstat.broker.records.parent_operations import ContractAsked
     from gridstat.broker.records.registry import EndPoint, Publication, Registry
-    from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.pending_grants import PendingGrants
     from gridstat.broker.requests.request_intake import Request, RequestIntake
-    from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.model.qos import ModalQos
     from gridstat.net.command.endpoint_messages import (
         Outcome,
@@ -79,14 +75,13 @@ class Subscriptions:
         context: BrokerContext,
         requests: RequestIntake,
         grants: PendingGrants,
-        notices: Notices,
+        elsewhere: Elsewhere,
     ) -> None:
         self._context = context
         self._requests = requests
         self._grants = grants
-        self._notices = notices
-        self.catching = PatternMatching(context, self.catch, self.follow_caught)
-        self.elsewhere: Elsewhere | None = None
+        self._elsewhere = elsewhere
+        self.catching = PatternMatching(context, self.catch, grants)
 
     # Subscribing.
 
@@ -123,7 +118,7 @@ class Subscriptions:
             for operation in operations
             if isinstance(operation, Subscribed) and not operation.pattern_id
         ]
-        if self.elsewhere is not None and not all(encoded):
+        if not all(encoded):
             begun = AnswerBegun(
                 endpoint=request.endpoint,
                 request_id=request.request_id,
@@ -131,7 +126,7 @@ class Subscriptions:
             )
             operations.append(begun)
             self._context.effects.apply(begun, applied)
-            later = partial(self._when_begun, self.elsewhere, request, direct, caught)
+            later = partial(self._when_begun, request, direct, caught)
             self._context.commit_applied(applied, operations, later, self._requests.fail(request))
             return
         body = join_outcomes(encoded)
@@ -139,8 +134,7 @@ class Subscriptions:
             Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
         )
         self._context.effects.apply(operations[-1], applied)
-        then = partial(self._when_durable, request, body, outcomes, direct, caught)
-        self._context.commit_applied(applied, operations, then, self._requests.fail(request))
+        self._grants.commit(request, Reply(body, outcomes, direct), caught, applied, operations)
 
     def _is_asked_elsewhere(
         self,
@@ -151,25 +145,22 @@ class Subscriptions:
         operations: list[Operation],
     ) -> bool:
         """Whether another cloud has the variable; its outcome is known later."""
-        if self.elsewhere is None or is_pattern(asked.name):
-            return False
-        if not self.elsewhere.is_elsewhere(asked.name):
+        if is_pattern(asked.name) or not self._elsewhere.is_elsewhere(asked.name):
             return False
         request, place = where
-        operations.append(self.elsewhere.asked(endpoint, asked, request.request_id, place))
+        operations.append(self._elsewhere.asked(endpoint, asked, request.request_id, place))
         self._context.effects.apply(operations[-1], applied)
         return True
 
     def _when_begun(
         self,
-        elsewhere: Elsewhere,
         request: Request,
         direct: list[Subscribed],
         caught: list[Subscribed],
         applied: Applied,
     ) -> None:
-        self.follow_caught(caught)
-        elsewhere.wait(request, direct, applied)
+        self._grants.notify_matched(caught)
+        self._elsewhere.wait(request, direct, applied)
 
     def _decide(
         self,
@@ -234,21 +225,6 @@ class Subscriptions:
             return refusal
         words = [f"router {name} refuses its table: {reason}" for name, reason in refusals.items()]
         return replace(refusal, hint="; ".join(filter(None, (refusal.hint, *few_words(words)))))
-
-    def _when_durable(
-        self,
-        request: Request,
-        body: bytes,
-        outcomes: list[Outcome],
-        direct: list[Subscribed],
-        caught: list[Subscribed],
-        _: Applied,
-    ) -> None:
-        self.follow_caught(caught)
-        if direct:
-            self._grants.await_paths(request, body, outcomes, direct)
-        else:
-            self._requests.send(request, body)
 
     # Patterns.
 
@@ -315,28 +291,6 @@ class Subscriptions:
         caught.append(record)
         self._context.effects.apply(record, applied)
         return ""
-
-    def follow_caught(self, caught: Iterable[Subscribed]) -> None:
-        """Notify the subscriber of what its patterns have caught, each when its paths are up."""
-        for record in caught:
-            self._context.tables.await_confirmations(
-                routers_of((record,)),
-                partial(self._tell_matched, record),
-                deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-                judge=partial(has_a_way, record),
-            )
-
-    def _tell_matched(self, record: Subscribed, waiting: Confirmation) -> None:
-        found = self._context.registry.subscriptions.get(record.subscription_id)
-        if found is not None:
-            refusing = self._context.tables.refusing(record.variable_id, routers_of((record,)))
-            words = tuple(
-                f"router {name} has not confirmed its part yet"
-                for name in sorted(refusing.union(waiting.silent))
-            )
-            outcome = granted(record, found.variable, words, detection=self._context.detection)
-            notice = Matched(pattern_id=record.pattern_id, granted=outcome)
-            self._notices.push(record.subscriber, notice)
 
 
 def sources_of(registry: Registry, publication: Publication) -> tuple[str, ...]:

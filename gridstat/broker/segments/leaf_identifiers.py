@@ -52,8 +52,13 @@ class LeafIdentifiers:
     """
 
     def __init__(
-        self, context: BrokerContext, requests: RequestIntake, link: ParentSession
+        self,
+        context: BrokerContext,
+        requests: RequestIntake,
+        link: ParentSession,
+        publish: Callable[[Request, Publish], None],
     ) -> None:
+        """`publish` decides a held request again once there are identifiers for it."""
         self._context = context
         self._requests = requests
         self._link = link
@@ -61,7 +66,7 @@ class LeafIdentifiers:
         self._held: deque[_Held] = deque()
         self._open = (0, 0)
         self._is_exhausted = False
-        self.publish: Callable[[Request, Publish], None] = _nobody
+        self._publish = publish
 
     def resume(self) -> None:
         """After a start: what is not in use begins to rest now, since nobody knows since when."""
@@ -156,7 +161,7 @@ class LeafIdentifiers:
             try:
                 if endpoint is None or _process_of(endpoint) != process:
                     raise ShuttingDown(f"{request.endpoint} has left before this was done")
-                self.publish(request, command)
+                self._publish(request, command)
             except GridStatError as error:
                 self._requests.refuse(request, error)
 
@@ -168,7 +173,3 @@ class LeafIdentifiers:
 def _process_of(endpoint: EndPoint | None) -> Process:
     """One that has left and comes again is another, also by the same incarnation."""
     return ("", 0) if endpoint is None else (endpoint.incarnation, endpoint.known_since)
-
-
-def _nobody(request: Request, command: Publish) -> None:
-    """Nobody publishes yet."""

@@ -12,7 +12,6 @@ from gridstat.broker.requests.subscriptions import sources_of
 from gridstat.broker.segments.cloud_distances import CloudDistances
 from gridstat.broker.segments.leaf_borders import LeafBorders
 from gridstat.broker.segments.leaf_identifiers import LeafIdentifiers
-from gridstat.broker.segments.parent_session import ParentSession
 from gridstat.broker.segments.pattern_watches import PatternWatches
 from gridstat.broker.segments.remote_contracts import RemoteContracts
 from gridstat.broker.segments.segment_reservations import SegmentReservations
@@ -40,14 +39,16 @@ from gridstat.net.command.tree_messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.registry import Subscription
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.pending_grants import PendingGrants
-    from gridstat.broker.requests.request_intake import RequestIntake
+    from gridstat.broker.requests.request_intake import Request, RequestIntake
     from gridstat.broker.routers.router_health import RouterHealth
+    from gridstat.broker.segments.parent_session import ParentSession
+    from gridstat.net.command.endpoint_messages import Publish
     from gridstat.net.command.messages import Message
     from gridstat.net.command.router_messages import ChannelStateChanged
 
@@ -58,17 +59,21 @@ class ParentDispatcher:
     def __init__(
         self,
         context: BrokerContext,
+        link: ParentSession,
         health: RouterHealth,
         requests: RequestIntake,
         grants: PendingGrants,
         notices: Notices,
+        handlers: Mapping[type[TreeMessageBase], Callable[[Any], None]],
+        publish: Callable[[Request, Publish], None],
     ) -> None:
+        """`handlers` serve messages of other parts; `publish` decides a held Publish again."""
         self._context = context
-        self.link = ParentSession(context)
+        self.link = link
         ways = CloudDistances(context.reservations.resources)
         self.borders = LeafBorders(context, self.link, health, ways)
         self.asking = RemoteContracts(context, requests, grants, notices, self.link, self.borders)
-        self.numbers = LeafIdentifiers(context, requests, self.link)
+        self.numbers = LeafIdentifiers(context, requests, self.link, publish)
         self.reserving = SegmentReservations(context, self.link, health)
         self._watching = PatternWatches(context, self.link, self.asking)
         self.words: dict[type[TreeMessageBase], Callable[[Any], None]] = {
@@ -86,6 +91,7 @@ class ParentDispatcher:
             WatchNames: self._watching.begin,
             EndWatch: self._watching.end,
             NamesFound: self._watching.found,
+            **handlers,
         }
 
     def is_parent(self, peer: str) -> bool:
