@@ -1,8 +1,22 @@
-"""Failures and returns: mark, re-plan what is touched, tell the subscribers (S0 A19–A21).
+"""Recovery from failures: mark, plan affected contracts anew, notify subscribers (S0 A19–A21).
 
-A path that fails is replaced by one that avoids what is down and its siblings, make before break.
-If there is none the old one stays and resumes by itself. Nothing moves back on a return; what runs
-below its grant is tried again.
+Events are reports of routers (`ChannelStateChanged`, `BackPressureChanged`, refused rows and
+tables), sessions that begin or end, end-points that move, and the absence timer of a router. Each
+one marks routers and channels as up or down, and queues the affected contracts by priority. A turn
+plans at most `replan_at_once` of them anew; REPLAN_TIMER continues with the next.
+
+A contract is in one of three states:
+
+- whole: all its paths work as far as the broker knows.
+- moving: `Moved` is in the journal or on its way. `PathMoves` waits for the routers to confirm the
+  new paths, and the subscriber is notified; the old paths are released later (make before break).
+- impaired: a path does not work and no replacement is free. The old path stays, and resumes when
+  its routers return. The subscriber is notified, and every return of a router or channel queues
+  the contract again. Contracts do not move back.
+
+Timeout: a router that does not confirm in time is named in the notice. Failed write: the contract
+stays on its old paths and is planned again after `retry_after_ns`. Restart: routers report anew,
+and subscribers that still see a contract as impaired say so (`report_impaired`).
 """
 
 from __future__ import annotations
@@ -41,7 +55,7 @@ class SegmentListener(Protocol):
 
 
 class Recovery:
-    """`_impaired` are the contracts with troubles; `_queue` those to be looked at, urgent first."""
+    """`_impaired` are contracts with failed paths; `_queue` those to be planned anew."""
 
     def __init__(
         self,
@@ -66,10 +80,10 @@ class Recovery:
         self._queue: list[tuple[int, int]] = []
         self._queued: set[int] = set()
 
-    # What happened.
+    # Events.
 
     def channel_changed(self, reporter: str, message: ChannelStateChanged) -> None:
-        """Only the router that hears a channel can say whether it is silent."""
+        """Take the state of a channel, which only its receiving router can report."""
         registry = self._context.registry
         channel = registry.channels.get(message.channel_id)
         if channel is None or channel.to_router != reporter:
@@ -81,11 +95,11 @@ class Recovery:
             channel=channel.label,
             silent_ms=message.silent_ms,
         )
-        self._judge(channel.from_router)
+        self._update_router(channel.from_router)
         if message.is_up:
-            self._look_at(self._impaired)
+            self._enqueue(self._impaired)
         else:
-            self._look_at(registry.over_channel.get(message.channel_id, ()))
+            self._enqueue(registry.over_channel.get(message.channel_id, ()))
         self._replan_soon()
 
     def back_pressure_changed(self, reporter: str, message: BackPressureChanged) -> None:
@@ -100,46 +114,47 @@ class Recovery:
             queued_events=message.queued_events,
         )
         if not message.is_on:
-            self._look_at(self._impaired)
+            self._enqueue(self._impaired)
             self._replan()
 
     def rows_refused(self, name: str, variable_ids: Collection[int]) -> None:
-        """A router's core cannot hold the rows of some variables, or could not before.
+        """Take the variables whose rows a router refuses now, or has refused before.
 
-        Contracts over it look for a way round it, and are told if there is none.
+        Contracts through the router move around it; if there is no other path, their subscribers
+        are notified.
         """
         if self._health.table_taken(name):
-            self._look_at(self._impaired)
+            self._enqueue(self._impaired)
             self._replan_soon()
         if not variable_ids:
             return
-        news = self._refusals.take(name, variable_ids)
+        new_refusals = self._refusals.take(name, variable_ids)
         self._moves.go_on()
         refused = self._context.tables[name].refused
         through = self._context.registry.through_router.get(name, set())
         for variable_id in variable_ids:
-            taken = self._subscriptions_to(variable_id)
-            if variable_id in news:
-                self._look_at(taken & through)
-            elif variable_id in refused:  # As before: whoever knows has looked in vain.
-                self._look_at(taken & through - self._impaired)
+            subscriptions = self._subscriptions_to(variable_id)
+            if variable_id in new_refusals:
+                self._enqueue(subscriptions & through)
+            elif variable_id in refused:  # Repeated: impaired contracts have found no other path.
+                self._enqueue(subscriptions & through - self._impaired)
             else:
-                self._look_at(taken & self._impaired)
+                self._enqueue(subscriptions & self._impaired)
         self._replan()
 
     def table_refused(self, name: str, *, is_over: bool) -> None:
-        """Once its tries are over, contracts over a router go elsewhere, or are told."""
+        """Move contracts away from a router that has refused its table for the last time."""
         if not is_over:
             return
         self._context.note("router_refuses", router=name, reason=self._context.tables[name].refusal)
         self._health.table_refused(name)
-        self._look_at(self._context.registry.through_router.get(name, ()))
+        self._enqueue(self._context.registry.through_router.get(name, ()))
         self._replan()
 
     def refusals_expired(self) -> None:
-        """Routers that refused rows a while ago may hold them now."""
+        """Try routers again that refused rows some time ago."""
         for variable_id in self._refusals.expire():
-            self._look_at(self._subscriptions_to(variable_id) & self._impaired)
+            self._enqueue(self._subscriptions_to(variable_id) & self._impaired)
         self._replan()
 
     def _subscriptions_to(self, variable_id: int) -> set[int]:
@@ -149,100 +164,101 @@ class Recovery:
 
     def session_changed(self, name: str, *, is_connected: bool) -> None:
         self._health.session_changed(name, is_connected=is_connected)
-        self._judge(name)
+        self._update_router(name)
         if is_connected:
             self._moves.go_on()
-            self._look_at(self._impaired)
+            self._enqueue(self._impaired)
         self._replan()
 
-    def absence_is_long(self, name: str) -> None:
-        """It has had time to report, also to a broker that has just started."""
+    def router_is_absent(self, name: str) -> None:
+        """Judge a router that has had time to report, also after a start of the broker."""
         self._health.absence_is_long(name)
         if name in self._context.registry.routers:
-            self._judge(name)
+            self._update_router(name)
             self._replan()
 
     def router_reported(self, name: str, *, is_new: bool) -> None:
-        """A new process has neither full queues nor complaints; it tells of its own.
+        """Clear the back-pressure, refusals and channel states of a router that has restarted.
 
-        A channel that cannot be probed any more, since an end has returned with an older version,
-        is up as far as anybody can tell: nobody would ever say so.
+        A channel that is no longer probed, because an end has returned with an older version,
+        counts as up: no router would report that it is.
         """
         registry = self._context.registry
         if is_new:
             self._refusals.forget_router(name)
         for channel_id in sorted(registry.channels_of.get(name, ())):
             channel = registry.channels[channel_id]
-            is_heard_anew = is_new and channel.to_router == name
-            if is_heard_anew or not self._health.is_probed(channel):
+            is_receiver_new = is_new and channel.to_router == name
+            if is_receiver_new or not self._health.is_probed(channel):
                 self._health.channel_changed(channel_id, is_up=True)
-                self._judge(channel.from_router)
+                self._update_router(channel.from_router)
             if is_new and channel.from_router == name:
                 resources = self._context.reservations.resources
                 resources.mark_back_pressure(channel_id, is_on=False)
 
     def endpoint_moved(self, name: str) -> None:
-        """A publisher or a subscriber has come to an edge, or is gone from one.
+        """Plan the contracts of an end-point anew after it has joined or left an edge.
 
-        What leads from or to an edge where it no longer is looks for another way; another edge
-        may mend what runs below its grant.
+        Paths from or to an edge that it left need another edge, and a further edge may restore a
+        contract that is below its grant.
         """
         registry = self._context.registry
         endpoint = registry.endpoints.get(name)
         if endpoint is None:
             return
-        taken = [registry.publications[one].subscriptions for one in endpoint.publications]
-        self._look_at(
+        subscriptions = [registry.publications[one].subscriptions for one in endpoint.publications]
+        self._enqueue(
             number
-            for number in endpoint.subscriptions.union(*taken)
-            if self._is_worth_a_look(registry.subscriptions[number].record)
+            for number in endpoint.subscriptions.union(*subscriptions)
+            if self._needs_planning(registry.subscriptions[number].record)
         )
         self._replan()
 
-    def held_impaired(self, subscriber: str, number: int) -> None:
-        """A subscriber has paths for broken; if all is well, as far as is known, it is told so.
+    def report_impaired(self, subscriber: str, number: int) -> None:
+        """Notify a subscriber that sees a contract as impaired, if the contract is whole.
 
-        The broker that told it may have died since, and what was broken works again. Nothing is
-        said while a router on the way has not reported: what it hears is not known then.
+        The broker may have restarted since the failure was notified, and the paths may work again.
+        No notice is sent while a router of the paths has not reported, because its channels are
+        not known then.
         """
         found = self._context.registry.subscriptions.get(number)
         if found is None or found.record.subscriber != subscriber or found.record.contract:
             return
         if self.is_whole(found):
-            self._tell(found, ())
+            self._notify(found, ())
 
     def is_whole(self, found: Subscription) -> bool:
-        """Whether nothing is wrong with a contract, and all routers on its way would say so."""
+        """Return whether a contract has no failed path, and all its routers are connected."""
         if found.troubles or self._replacement.broken_paths(found.record):
             return False
         return all(self._context.tables[name].is_connected for name in routers_of((found.record,)))
 
     def continue_replanning(self) -> None:
-        """Look at the next few contracts of a failure that touched many."""
+        """Plan the next contracts of a failure that affected many."""
         self._replan()
 
-    def _judge(self, router: str) -> None:
+    def _update_router(self, router: str) -> None:
         is_down = self._health.judge(router)
         if is_down is None:
             return
         self._context.note("router_down" if is_down else "router_up", router=router)
         if is_down:
             self._presence.edge_is_down(router)
-            self._look_at(self._context.registry.through_router.get(router, ()))
+            self._enqueue(self._context.registry.through_router.get(router, ()))
         else:
-            self._look_at(self._impaired)
+            self._enqueue(self._impaired)
 
-    def _is_worth_a_look(self, record: Subscribed) -> bool:
+    def _needs_planning(self, record: Subscribed) -> bool:
         return (
             record.subscription_id in self._impaired
             or bool(self._health.failed_paths(record))
             or self._replacement.is_crowded(record)
         )
 
-    # Re-planning.
+    # Planning anew.
 
-    def _look_at(self, subscription_ids: Iterable[int]) -> None:
-        """Queue contracts, to be looked at in the order of their priority."""
+    def _enqueue(self, subscription_ids: Iterable[int]) -> None:
+        """Queue contracts in the order of their priority."""
         registry = self._context.registry
         for number in subscription_ids:
             found = registry.subscriptions.get(number)
@@ -253,7 +269,7 @@ class Recovery:
         heapify(self._queue)
 
     def _replan_soon(self) -> None:
-        """Once all that waits has been heard: after a pause of the broker it may be over again."""
+        """Plan after the events that wait already: they may report that the failure is over."""
         if self._queue:
             self._context.set_timer(REPLAN_TIMER, 0)
 
@@ -269,7 +285,7 @@ class Recovery:
             self._queued.discard(number)
             found = self._context.registry.subscriptions.get(number)
             if found is not None:
-                pair = self._mend(found, applied, operations)
+                pair = self._repair(found, applied, operations)
                 moved += [] if pair is None else [pair]
         if operations:
             self._context.note(
@@ -284,10 +300,10 @@ class Recovery:
         if self._queue:
             self._context.set_timer(REPLAN_TIMER, 0)
 
-    def _mend(
+    def _repair(
         self, found: Subscription, applied: Applied, operations: list[Operation]
     ) -> tuple[Subscribed, Subscribed] | None:
-        """Replace the failed paths of a contract as far as possible; old and new if it moves."""
+        """Replace the failed paths of a contract; return its old and new record if it moves."""
         old = found.record
         record = self._replacement.around_failures(found) or old
         record = self._replacement.onto_free_edge(found, record) or record
@@ -301,24 +317,24 @@ class Recovery:
 
     def _set_troubles(self, found: Subscription, record: Subscribed, *, is_moved: bool) -> None:
         still = self._health.failed_paths(record)
-        words = (*self._health.words(record, still), *self._health.refusals(record))
-        before, found.troubles = found.troubles, words
-        if words:
+        troubles = (*self._health.words(record, still), *self._health.refusals(record))
+        before, found.troubles = found.troubles, troubles
+        if troubles:
             self._impaired.add(record.subscription_id)
         else:
             self._impaired.discard(record.subscription_id)
-        if words != before and not is_moved:
-            self._tell(found, ())
+        if troubles != before and not is_moved:
+            self._notify(found, ())
 
-    def _tell(self, found: Subscription, silent: Iterable[str]) -> None:
+    def _notify(self, found: Subscription, silent: Iterable[str]) -> None:
         if found.record.contract:
             self._segments.segment_changed(found)
             return
-        words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
+        remarks = tuple(f"router {name} has not confirmed its part yet" for name in silent)
         outcome = granted(
             found.record,
             found.variable,
-            (*found.troubles, *words),
+            (*found.troubles, *remarks),
             detection=self._context.detection,
             down=self._replacement.broken_paths(found.record),
         )
@@ -326,15 +342,15 @@ class Recovery:
 
     def _when_durable(self, moved: list[tuple[Subscribed, Subscribed]], _: Applied) -> None:
         for old, new in moved:
-            self._moves.follow(old, new, partial(self._told, new))
+            self._moves.follow(old, new, partial(self._move_confirmed, new))
 
-    def _told(self, new: Subscribed, silent: list[str]) -> None:
+    def _move_confirmed(self, new: Subscribed, silent: list[str]) -> None:
         found = self._context.registry.subscriptions.get(new.subscription_id)
         if found is not None and found.record is new:
-            self._tell(found, silent)
+            self._notify(found, silent)
 
     def _when_failed(self, subscription_ids: list[int], _: str) -> None:
-        """The disk is full: the old paths stay, and are looked at again a little later."""
+        """Queue contracts again whose move could not be written; their old paths stay."""
         for number in subscription_ids:
             if number in self._context.registry.subscriptions:
                 self._impaired.add(number)

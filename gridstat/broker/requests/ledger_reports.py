@@ -1,6 +1,6 @@
-"""What an end-point reports of its paths: taken if it can be true, and added to what it said.
+"""Ledgers that end-points report: checked for plausibility, and merged with the last report.
 
-Paths that a contract has left are told seldom, so the last word on each is kept here.
+End-points rarely report paths that a contract has left, so the last report of each is kept.
 """
 
 from __future__ import annotations
@@ -17,28 +17,30 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry
 
 COUNT_MAX: Final = 2**53
-"""Above it neither JSON nor Prometheus tells a number from the next."""
+"""Largest count that JSON and Prometheus represent exactly."""
 
 
-def kept_ledger(told: LedgerEntry, before: LedgerEntry | None) -> LedgerEntry:
-    """A ledger as it is kept: paths that cannot be true are left out, all of them."""
-    if not told.paths:
-        return told
-    if not _is_plausible(told.paths):
-        return msgspec.structs.replace(told, paths=())
-    is_full = not all(path.is_open for path in told.paths)
+def kept_ledger(reported: LedgerEntry, before: LedgerEntry | None) -> LedgerEntry:
+    """Return the ledger to keep; one implausible path is enough to drop all paths."""
+    if not reported.paths:
+        return reported
+    if not _is_plausible(reported.paths):
+        return msgspec.structs.replace(reported, paths=())
+    is_full = not all(path.is_open for path in reported.paths)
     if is_full or before is None or not before.paths:
-        return told
-    return msgspec.structs.replace(told, paths=(*told.paths, *_left(told.paths, before.paths)))
+        return reported
+    return msgspec.structs.replace(
+        reported, paths=(*reported.paths, *_left(reported.paths, before.paths))
+    )
 
 
-def _left(told: Sequence[PathEntry], before: Sequence[PathEntry]) -> list[PathEntry]:
-    """Those that are not told any more, as they were told last."""
-    now = {_key(path) for path in told}
+def _left(reported: Sequence[PathEntry], before: Sequence[PathEntry]) -> list[PathEntry]:
+    """Return the paths that are no longer reported, with their last figures."""
+    now = {_key(path) for path in reported}
     left = [
         msgspec.structs.replace(path, is_open=False) for path in before if _key(path) not in now
     ]
-    return left[: PATHS_TOLD_MAX - len(told)]
+    return left[: PATHS_TOLD_MAX - len(reported)]
 
 
 def _is_plausible(paths: Sequence[PathEntry]) -> bool:

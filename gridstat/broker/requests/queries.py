@@ -1,4 +1,4 @@
-"""RequestIntake that change nothing durable: names, variables that match, and ledgers."""
+"""Queries, which change nothing durable: names, variables that match a pattern, and ledgers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class PathReports(Protocol):
     """Receiver of the contracts that a subscriber sees as impaired (`recovery.py`)."""
 
-    def held_impaired(self, subscriber: str, number: int) -> None: ...
+    def report_impaired(self, subscriber: str, number: int) -> None: ...
 
     def is_whole(self, found: Subscription) -> bool: ...
 
@@ -53,13 +53,13 @@ class PathReports(Protocol):
 class RemotePathReports(Protocol):
     """Receiver of such reports for contracts with other clouds (`segments/remote_contracts.py`)."""
 
-    def held_impaired(
+    def report_impaired(
         self, subscriber: str, number: int, is_whole: Callable[[Subscription], bool]
     ) -> None: ...
 
 
 class Queries:
-    """Answered at once from the registry; nothing here is journalled."""
+    """Queries are answered at once from the registry, and not journalled."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Queries:
         self._requests.answer(request, (outcome,))
 
     def keep_ledger(self, request: Request, command: ReportLedger) -> None:
-        """The newest figures of each contract, in memory only, for those who watch."""
+        """Keep the newest figures of each contract, in memory only, for operators."""
         registry = self._context.registry
         for entry in command.entries:
             number = entry.subscription_id
@@ -99,19 +99,21 @@ class Queries:
             if found is not None and found.record.subscriber == request.endpoint:
                 found.ledger = kept_ledger(entry, found.ledger)
         for number in command.impaired:
-            self._recovery.held_impaired(request.endpoint, number)
-            self._remote_contracts.held_impaired(request.endpoint, number, self._recovery.is_whole)
+            self._recovery.report_impaired(request.endpoint, number)
+            self._remote_contracts.report_impaired(
+                request.endpoint, number, self._recovery.is_whole
+            )
         self._requests.answer(request, (DoneOutcome(),))
 
 
-# Where a name can be reached: routers by what they reported (S0 §2.3.8).
+# Addresses of names: a router is reached at the address that it reported (S0 §2.3.8).
 #
-# The broker process answers this on a listener of its own, for any valid certificate, so that an
-# end-point or router that knows only its broker's address finds its way.
+# The broker process answers such queries on a listener of its own, for any valid certificate: an
+# end-point or router needs to know only the address of its broker.
 
 
 def resolve(registry: Registry, name: str) -> ResolvedOutcome:
-    """Raises `NoSuchRouter`, or `LinkDown` for one that has not told its address yet."""
+    """Return the address of a router; raise `NoSuchRouter`, or `LinkDown` before its report."""
     if name not in registry.routers:
         raise NoSuchRouter(f"cloud {registry.cloud} has no router {name[:80]}")
     report = registry.reports.get(name)
@@ -121,18 +123,18 @@ def resolve(registry: Registry, name: str) -> ResolvedOutcome:
 
 
 class NameService:
-    """A machine that answers names and nothing else; it changes nothing, so nothing is signed."""
+    """Machine that answers names only; as it changes nothing, requests need no signature."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._broker: ResolvedOutcome | None = None
 
     def listen_at(self, host: str, port: int) -> None:
-        """Where the broker itself takes commands; its name is the cloud's."""
+        """Set the address of the broker itself, whose name is that of the cloud."""
         self._broker = ResolvedOutcome(host=host, port=port)
 
     def handle(self, event: Event, now_ns: int) -> list[Instruction]:
-        del now_ns  # A name is where it is, at any time.
+        del now_ns  # Addresses do not depend on the time.
         if isinstance(event, Received) and isinstance(event.message, Submit):
             body = encode_outcomes((self._answer(event.message.body),))
             return [Send(event.peer, Answer(request_id=event.message.request_id, body=body))]

@@ -1,4 +1,12 @@
-"""Subscriptions by name and by pattern: decided here, granted once routers confirm (S0 A4)."""
+"""Decision of subscriptions, by name and by pattern (S0 A4).
+
+A Subscribe names several variables, and each has an outcome of its own. A variable of this cloud
+is allocated, reserved and granted here, and `pending_grants.py` sends the answer. A variable of
+another cloud is requested from the parent, and its outcome arrives later
+(`segments/remote_contracts.py`): then the answer is begun (`AnswerBegun`) and completed by
+`segments/pending_answers.py`. A pattern is kept, and matched with present and future variables
+(`pattern_matching.py`).
+"""
 
 from __future__ import annotations
 
@@ -51,12 +59,12 @@ if TYPE_CHECKING:
     )
 
 
-ELSEWHERE_BYTES: Final = 2_048
-"""What an outcome from another cloud is reckoned to take of an answer."""
+REMOTE_OUTCOME_BYTES: Final = 2_048
+"""Estimated size of an outcome from another cloud."""
 
 
-class Elsewhere(Protocol):
-    """How variables of other clouds are asked for (`segments/asking.py`)."""
+class RemoteVariables(Protocol):
+    """Requester of variables of other clouds (`segments/remote_contracts.py`)."""
 
     def is_elsewhere(self, name: str) -> bool: ...
 
@@ -68,20 +76,20 @@ class Elsewhere(Protocol):
 
 
 class Subscriptions:
-    """A subscriber is answered `Granted` when its paths are durable and up (`grants.py`)."""
+    """Decides subscriptions; the answer is sent when their paths are durable and up."""
 
     def __init__(
         self,
         context: BrokerContext,
         requests: RequestIntake,
         grants: PendingGrants,
-        elsewhere: Elsewhere,
+        remote: RemoteVariables,
     ) -> None:
         self._context = context
         self._requests = requests
         self._grants = grants
-        self._elsewhere = elsewhere
-        self.catching = PatternMatching(context, self.catch, grants)
+        self._remote = remote
+        self.matching = PatternMatching(context, self.grant_match, grants)
 
     # Subscribing.
 
@@ -89,7 +97,7 @@ class Subscriptions:
         endpoint = self._context.registry.endpoints[request.endpoint]
         applied = Applied()
         operations: list[Operation] = []
-        caught: list[Subscribed] = []
+        matched: list[Subscribed] = []
         outcomes: list[Outcome] = []
         encoded: list[bytes] = []
         answer_bytes = 0
@@ -100,11 +108,13 @@ class Subscriptions:
                         "the answer would be too large", hint="ask for fewer variables at once"
                     )
                 check_modes_defined(asked.qos.modes, self._context.settings.modes_defined)
-                if self._is_asked_elsewhere(endpoint, asked, (request, place), applied, operations):
+                if self._is_requested_remotely(
+                    endpoint, asked, (request, place), applied, operations
+                ):
                     encoded.append(b"")
-                    answer_bytes += ELSEWHERE_BYTES
+                    answer_bytes += REMOTE_OUTCOME_BYTES
                     continue
-                found = self._decide(endpoint, asked, applied, operations, caught)
+                found = self._decide(endpoint, asked, applied, operations, matched)
             except GridStatError as error:
                 found = refused(error)
             outcomes.append(found)
@@ -126,7 +136,7 @@ class Subscriptions:
             )
             operations.append(begun)
             self._context.effects.apply(begun, applied)
-            later = partial(self._when_begun, request, direct, caught)
+            later = partial(self._answer_begun, request, direct, matched)
             self._context.commit_applied(applied, operations, later, self._requests.fail(request))
             return
         body = join_outcomes(encoded)
@@ -134,9 +144,9 @@ class Subscriptions:
             Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
         )
         self._context.effects.apply(operations[-1], applied)
-        self._grants.commit(request, Reply(body, outcomes, direct), caught, applied, operations)
+        self._grants.commit(request, Reply(body, outcomes, direct), matched, applied, operations)
 
-    def _is_asked_elsewhere(
+    def _is_requested_remotely(
         self,
         endpoint: EndPoint,
         asked: SubscriptionRequest,
@@ -144,23 +154,23 @@ class Subscriptions:
         applied: Applied,
         operations: list[Operation],
     ) -> bool:
-        """Whether another cloud has the variable; its outcome is known later."""
-        if is_pattern(asked.name) or not self._elsewhere.is_elsewhere(asked.name):
+        """Return whether the variable is of another cloud, and request it there if so."""
+        if is_pattern(asked.name) or not self._remote.is_elsewhere(asked.name):
             return False
         request, place = where
-        operations.append(self._elsewhere.asked(endpoint, asked, request.request_id, place))
+        operations.append(self._remote.asked(endpoint, asked, request.request_id, place))
         self._context.effects.apply(operations[-1], applied)
         return True
 
-    def _when_begun(
+    def _answer_begun(
         self,
         request: Request,
         direct: list[Subscribed],
-        caught: list[Subscribed],
+        matched: list[Subscribed],
         applied: Applied,
     ) -> None:
-        self._grants.notify_matched(caught)
-        self._elsewhere.wait(request, direct, applied)
+        self._grants.notify_matched(matched)
+        self._remote.wait(request, direct, applied)
 
     def _decide(
         self,
@@ -168,10 +178,10 @@ class Subscriptions:
         asked: SubscriptionRequest,
         applied: Applied,
         operations: list[Operation],
-        caught: list[Subscribed],
+        matched: list[Subscribed],
     ) -> Outcome:
         if is_pattern(asked.name):
-            return self._hold_pattern(endpoint, asked, applied, operations, caught)
+            return self._hold_pattern(endpoint, asked, applied, operations, matched)
         expected = expected_type(asked)
         publication = self._context.registry.publications.get(check_name(asked.name))
         if publication is None:
@@ -193,8 +203,8 @@ class Subscriptions:
         label: str = "",
         pattern_id: int = 0,
     ) -> Subscribed | Refusal:
-        """A contract for one variable, reserved; or why not."""
-        # An older release may have held a pattern in any mode: what it would catch is refused here.
+        """Reserve a contract for one variable, or return the refusal."""
+        # A pattern of an older release may name undefined modes: its matches are refused here.
         check_modes_defined(qos.modes, self._context.settings.modes_defined)
         if len(endpoint.subscriptions) >= self._context.settings.quotas.subscriptions_max:
             raise QuotaReached(
@@ -211,20 +221,20 @@ class Subscriptions:
         )
         answer = self._context.reservations.allocate(request)
         if isinstance(answer, Refusal):
-            return self._with_refused_tables(answer)
+            return self._with_table_refusals(answer)
         registry.next_subscription_id()
         if len(answer.granted) > TERMS_MAX and len(terms_of(answer.granted, 0)) > TERMS_MAX:
             self._context.reservations.release(request.subscription_id)
             raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
         return record_of(answer, label=label, pattern_id=pattern_id)
 
-    def _with_refused_tables(self, refusal: Refusal) -> Refusal:
-        """Routers that take no orders are not used; whoever wonders why is told."""
+    def _with_table_refusals(self, refusal: Refusal) -> Refusal:
+        """Add the routers that refuse their tables, and so are not used, to the hint."""
         refusals = self._context.tables.refusals()
         if not refusals:
             return refusal
-        words = [f"router {name} refuses its table: {reason}" for name, reason in refusals.items()]
-        return replace(refusal, hint="; ".join(filter(None, (refusal.hint, *few_words(words)))))
+        texts = [f"router {name} refuses its table: {reason}" for name, reason in refusals.items()]
+        return replace(refusal, hint="; ".join(filter(None, (refusal.hint, *few_words(texts)))))
 
     # Patterns.
 
@@ -234,7 +244,7 @@ class Subscriptions:
         asked: SubscriptionRequest,
         applied: Applied,
         operations: list[Operation],
-        caught: list[Subscribed],
+        matched: list[Subscribed],
     ) -> Outcome:
         registry = self._context.registry
         if len(endpoint.patterns) >= self._context.settings.quotas.patterns_max:
@@ -249,32 +259,32 @@ class Subscriptions:
         )
         operations.append(held)
         self._context.effects.apply(held, applied)
-        room = max(0, self._context.settings.catch_at_once - len(operations))
-        # One more than is caught now tells that there is more; with no room nobody has to search.
-        found = list(islice(registry.matching(held.pattern), room + 1)) if room else []
-        if found[room:] or not room:
-            self.catching.later(MatchingLeft(pattern_id=held.pattern_id), applied, operations)
-        words = [
-            words
-            for publication in found[:room]
-            if (words := self.catch(held, publication, applied, operations, caught))
+        budget = max(0, self._context.settings.catch_at_once - len(operations))
+        # One publication more than fits shows that matching is unfinished.
+        found = list(islice(registry.matching(held.pattern), budget + 1)) if budget else []
+        if found[budget:] or not budget:
+            self.matching.enqueue(MatchingLeft(pattern_id=held.pattern_id), applied, operations)
+        refusals = [
+            refusal
+            for publication in found[:budget]
+            if (refusal := self.grant_match(held, publication, applied, operations, matched))
         ]
         return GrantedOutcome(
             subscription_id=held.pattern_id,
             variable=None,
-            degraded=few_words(words),
+            degraded=few_words(refusals),
             label=held.label,
         )
 
-    def catch(
+    def grant_match(
         self,
         held: PatternHeld,
         publication: Publication,
         applied: Applied,
         operations: list[Operation],
-        caught: list[Subscribed],
+        matched: list[Subscribed],
     ) -> str:
-        """Let a pattern have a variable; the answer says why not, if it could not."""
+        """Grant a variable to a pattern; return the reason of a refusal, or an empty text."""
         variable = publication.variable
         if held.type_encoded and held.type_encoded != encode_type(variable.value_type):
             return ""
@@ -288,13 +298,13 @@ class Subscriptions:
         if isinstance(record, Refusal):
             return f"{variable.name} was not caught: {record.reason} ({record.code})"
         operations.append(record)
-        caught.append(record)
+        matched.append(record)
         self._context.effects.apply(record, applied)
         return ""
 
 
 def sources_of(registry: Registry, publication: Publication) -> tuple[str, ...]:
-    """The edges to which a variable's publisher is attached."""
+    """Return the edges to which a variable's publisher is attached."""
     publisher = registry.endpoints.get(publication.publisher)
     if publisher is None or not publisher.attachments:
         raise NoSuchVariable(f"the publisher of {publication.variable.name} is away")
@@ -302,7 +312,7 @@ def sources_of(registry: Registry, publication: Publication) -> tuple[str, ...]:
 
 
 def targets_of(endpoint: EndPoint) -> tuple[str, ...]:
-    """The edges at which an end-point can take events."""
+    """Return the edges at which an end-point can receive events."""
     found = endpoint.edges_usable(is_receiver=True)
     if not found:
         raise LayoutError(
@@ -313,7 +323,7 @@ def targets_of(endpoint: EndPoint) -> tuple[str, ...]:
 
 
 def renewed(old: Subscribed, answer: Allocation) -> Subscribed:
-    """The next generation of a contract, with other paths or another quality."""
+    """Return the next generation of a contract, with other paths or another quality."""
     request = answer.request
     return structs.replace(
         old,
@@ -333,7 +343,7 @@ def renewed(old: Subscribed, answer: Allocation) -> Subscribed:
 def record_of(
     answer: Allocation, *, label: str = "", pattern_id: int = 0, generation: int = 0
 ) -> Subscribed:
-    """A contract as the journal keeps it."""
+    """Return a contract as the journal keeps it."""
     request = answer.request
     return Subscribed(
         subscription_id=request.subscription_id,

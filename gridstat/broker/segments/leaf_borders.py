@@ -17,7 +17,7 @@ from gridstat.broker.segments.abstract_links import (
     TrapSearch,
     are_alike,
 )
-from gridstat.broker.unit_of_work import nothing
+from gridstat.broker.unit_of_work import no_op
 from gridstat.model.errors import LayoutError, StorageFailed
 from gridstat.net.command.message_pages import Arriving, pages_of_abstract_links
 from gridstat.net.command.segment_messages import Nearness
@@ -149,7 +149,7 @@ class LeafBorders:
 
     def _commit(self, operations: list[TreeOperation]) -> None:
         if operations:
-            self._context.commit(operations, nothing, self._failed)
+            self._context.commit(operations, no_op, self._failed)
 
     def _failed(self, reason: str) -> None:
         """The disk is full: join again, for the parent then says all of it again."""

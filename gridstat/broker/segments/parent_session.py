@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.broker.records.parent_operations import ParentJoined
-from gridstat.broker.unit_of_work import nothing
+from gridstat.broker.unit_of_work import no_op
 from gridstat.model.errors import StaleTerm, StorageFailed
 from gridstat.net.command.tree_messages import JoinTree
 
@@ -79,7 +79,7 @@ class ParentSession:
         )
         before = tree.parent_term, tree.depth, tree.above
         if before != (heard.term, heard.depth, heard.above):
-            self._context.commit([heard], nothing, self._not_kept)
+            self._context.commit([heard], no_op, self._not_kept)
         is_first, self.is_joined = not self.is_joined, True
         if is_first:
             self._context.note(

@@ -327,7 +327,7 @@ class RemoteContracts:
             )
             self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
 
-    def held_impaired(
+    def report_impaired(
         self, subscriber: str, number: int, is_whole: Callable[[Subscription], bool]
     ) -> None:
         """A subscriber has paths of a contract for broken; it is told if they are not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.tree.tree_operations import TreeOperation
-from gridstat.broker.unit_of_work import UnitOfWork, nobody
+from gridstat.broker.unit_of_work import UnitOfWork, ignore_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,7 +86,7 @@ class TreeContext(UnitOfWork[TreeOperation]):
         If those fail, it is not said: whoever asked says it again, or whoever wrote them does.
         """
         if self.pending_count:
-            self.decide((), say, nobody)
+            self.decide((), say, ignore_failure)
         else:
             say()
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gridstat.broker.capacity.allocator import Allocator
+from gridstat.broker.requests.pending_grants import GRANT_RETRY_TIMER
 from gridstat.model.errors import RouterFull
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S
@@ -260,7 +261,7 @@ def test_an_answer_reports_the_old_path_if_the_journal_did_not_take_the_new_one(
     assert (CENTRE, asked) not in cloud.answers
 
     refuse_voltage(cloud, "c1/i0", is_refused=False)
-    cloud.fire("owed")
+    cloud.fire(GRANT_RETRY_TIMER)
     cloud.settle()
     granted = cloud.only(GrantedOutcome, cloud.answers[CENTRE, asked])
     held = cloud.broker.registry.subscriptions[granted.subscription_id].record
