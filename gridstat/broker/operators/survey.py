@@ -153,7 +153,7 @@ class Surveyor:
     def _explained(self, found: Subscription) -> Facts:
         facts = contract_facts(self._context.reservations.allocator, found.record.subscription_id)
         refusals = [] if found.troubles else self._table_refusals(found)
-        undefined = self.undefined_modes.words(found.record.granted)
+        undefined = self.undefined_modes.remarks(found.record.granted)
         facts["degraded"] = [*facts["degraded"], *found.troubles, *refusals, *undefined]
         facts["state"] = self._state(found)
         facts["detection_ms"] = self._context.detection.on_paths(found.record.paths)
@@ -164,7 +164,7 @@ class Surveyor:
     def _asked_explained(self, found: AskedContract) -> Facts:
         facts = asked_explained(self._context.registry, found, self._context.detection)
         modes = () if found.granted is None else found.granted.granted
-        facts["degraded"] = [*facts.get("degraded", ()), *self.undefined_modes.words(modes)]
+        facts["degraded"] = [*facts.get("degraded", ()), *self.undefined_modes.remarks(modes)]
         return facts | _with_ledger(found.ledger)
 
     def _table_refusals(self, found: Subscription) -> list[str]:

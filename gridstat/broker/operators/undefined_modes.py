@@ -61,7 +61,7 @@ class UndefinedModes:
                 held += bool(self._of(record.qos.modes))
         return held + sum(bool(self._of(one.modes)) for one in registry.floods.values())
 
-    def words(self, modes: Iterable[int]) -> list[str]:
+    def remarks(self, modes: Iterable[int]) -> list[str]:
         """Return the remarks of `gridstat explain` on a contract."""
         return [
             f"mode {mode} is not defined: what was granted for it never counts"

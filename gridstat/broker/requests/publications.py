@@ -87,9 +87,9 @@ class Publications:
         matched: list[Subscribed] = []
         outcomes: list[Outcome] = []
         budget = self._context.settings.catch_at_once
-        for asked in command.publications:
+        for requested in command.publications:
             try:
-                variable = self._decide(endpoint, asked.variable, applied, operations, ending)
+                variable = self._decide(endpoint, requested.variable, applied, operations, ending)
             except GridStatError as error:
                 outcomes.append(refused(error))
                 continue
@@ -132,50 +132,51 @@ class Publications:
     def _decide(
         self,
         endpoint: EndPoint,
-        asked: StatusVariable,
+        requested: StatusVariable,
         applied: Applied,
         operations: list[Operation],
         ending: Ending,
     ) -> StatusVariable | Refusal:
         registry = self._context.registry
-        self._check(endpoint, asked)
-        known = registry.publications.get(asked.name)
+        self._check(endpoint, requested)
+        known = registry.publications.get(requested.name)
         if known is not None and not known.is_dormant:
-            raise VariableExists(f"{asked.name} is published already")
+            raise VariableExists(f"{requested.name} is published already")
         if known is not None and replace(known.variable, variable_id=UNNUMBERED) == replace(
-            asked, variable_id=UNNUMBERED
+            requested, variable_id=UNNUMBERED
         ):
             variable = known.variable
         else:
             replaced = () if known is None else (known.variable,)
             resources = self._context.reservations.resources
-            refusal = edge_refusal(resources, endpoint.attachments, (asked,), replaced)
+            refusal = edge_refusal(resources, endpoint.attachments, (requested,), replaced)
             if refusal is not None:
                 return refusal
             if known is not None:
-                self._withdraw(asked.name, applied, operations, ending)
-            variable = replace(asked, variable_id=VariableId(self._identifiers.take()))
+                self._withdraw(requested.name, applied, operations, ending)
+            variable = replace(requested, variable_id=VariableId(self._identifiers.take()))
         published = Published(publisher=endpoint.name, variable=variable)
         operations.append(published)
         self._context.effects.apply(published, applied)
         return variable
 
-    def _check(self, endpoint: EndPoint, asked: StatusVariable) -> None:
-        check_name(asked.name)
-        if not asked.name.startswith(endpoint.name + "/"):
+    def _check(self, endpoint: EndPoint, requested: StatusVariable) -> None:
+        check_name(requested.name)
+        if not requested.name.startswith(endpoint.name + "/"):
             raise NotAuthorised(
-                f"rule name: {endpoint.name} publishes only below its own name, not {asked.name}"
+                f"rule name: {endpoint.name} publishes only below its own name, "
+                f"not {requested.name}"
             )
-        for owner in _names_within(asked.name, longer_than=endpoint.name):
+        for owner in _names_within(requested.name, longer_than=endpoint.name):
             if owner in self._context.registry.endpoints:
                 raise NotAuthorised(
-                    f"rule name: {asked.name} lies below {owner}, which is an end-point itself"
+                    f"rule name: {requested.name} lies below {owner}, which is an end-point itself"
                 )
         if len(endpoint.publications) >= self._context.settings.quotas.publications_max:
             raise QuotaReached(
                 f"{endpoint.name} has {len(endpoint.publications)} publications already"
             )
-        checked_rate(asked)
+        checked_rate(requested)
 
     def _withdraw(
         self, name: str, applied: Applied, operations: list[Operation], ending: Ending

@@ -139,14 +139,14 @@ def check_identifier(registry: Registry, resources: Resources, variable: StatusV
 # Types: the one that a subscriber expects against the registered one.
 
 
-def expected_type(asked: SubscriptionRequest) -> ValueType | None:
+def expected_type(wanted: SubscriptionRequest) -> ValueType | None:
     """Return the type that a request expects; None leaves the type unchecked."""
-    if asked.value_type is None:
+    if wanted.value_type is None:
         return None
     try:
-        found: ValueType = msgspec.convert(asked.value_type, ValueType)
+        found: ValueType = msgspec.convert(wanted.value_type, ValueType)
     except msgspec.ValidationError as error:
-        raise LayoutError(f"the expected type of {asked.name} cannot be read: {error}") from error
+        raise LayoutError(f"the expected type of {wanted.name} cannot be read: {error}") from error
     return found
 
 

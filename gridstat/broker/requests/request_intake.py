@@ -20,6 +20,7 @@ restart drops pending requests that are not in the journal; a repeat decides the
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -72,9 +73,20 @@ AHEAD_NS_MAX: Final = 24 * 3_600 * NS_PER_S
 """Bound of request numbers above the clock; one far ahead would refuse all that follow it."""
 
 
+class RequestState(Enum):
+    """Event that a pending request waits for."""
+
+    DECIDING = auto()
+    """A part of the broker decides, or follows states of its own, as `pending_grants.py` does."""
+    WRITING = auto()
+    """The journal writes the answer, which is sent once it is durable."""
+    CONFIRMING = auto()
+    """The answer is durable, and sent once routers have confirmed their tables."""
+
+
 @dataclass(slots=True)
 class Request:
-    """Request that is being decided, and the edges that wait for its answer."""
+    """Pending request, the edges that wait for its answer, and the answer once it is decided."""
 
     endpoint: str
     request_id: int
@@ -82,6 +94,8 @@ class Request:
     needs_endpoint: bool
     is_query: bool
     edges: set[str] = field(default_factory=set)
+    state: RequestState = RequestState.DECIDING
+    answer: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +196,8 @@ class RequestIntake:
             self.send(request, body)
             return
         answered = Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
-        self.commit(request, [answered], partial(self._send_written, request, body))
+        request.state, request.answer = RequestState.WRITING, body
+        self.commit(request, [answered], partial(self._send_answer, request))
 
     def send(self, request: Request, body: bytes) -> None:
         """Send the answer to every edge that forwarded the request, and close the request.
@@ -213,17 +228,15 @@ class RequestIntake:
         self, request: Request, body: bytes, routers: Iterable[str], _: Applied
     ) -> None:
         """Send a durable answer once the routers have confirmed their tables, or had their time."""
+        request.state, request.answer = RequestState.CONFIRMING, body
         self._context.tables.await_confirmations(
             routers,
-            partial(self._send_confirmed, request, body),
+            partial(self._send_answer, request),
             deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
         )
 
-    def _send_confirmed(self, request: Request, body: bytes, _: Confirmation) -> None:
-        self.send(request, body)
-
-    def _send_written(self, request: Request, body: bytes, _: Applied) -> None:
-        self.send(request, body)
+    def _send_answer(self, request: Request, _: Applied | Confirmation) -> None:
+        self.send(request, request.answer)
 
     def _refuse_unwritten(self, request: Request, reason: str) -> None:
         error = StorageFailed(f"nothing was changed: {reason}")

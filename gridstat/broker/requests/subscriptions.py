@@ -69,7 +69,7 @@ class RemoteVariables(Protocol):
     def is_elsewhere(self, name: str) -> bool: ...
 
     def asked(
-        self, endpoint: EndPoint, asked: SubscriptionRequest, request_id: int, place: int
+        self, endpoint: EndPoint, wanted: SubscriptionRequest, request_id: int, place: int
     ) -> ContractAsked: ...
 
     def wait(self, request: Request, direct: list[Subscribed], applied: Applied) -> None: ...
@@ -101,20 +101,20 @@ class Subscriptions:
         outcomes: list[Outcome] = []
         encoded: list[bytes] = []
         answer_bytes = 0
-        for place, asked in enumerate(command.subscriptions):
+        for place, wanted in enumerate(command.subscriptions):
             try:
                 if answer_bytes > ANSWER_BYTES_MAX:
                     raise QuotaReached(
                         "the answer would be too large", hint="ask for fewer variables at once"
                     )
-                check_modes_defined(asked.qos.modes, self._context.settings.modes_defined)
+                check_modes_defined(wanted.qos.modes, self._context.settings.modes_defined)
                 if self._is_requested_remotely(
-                    endpoint, asked, (request, place), applied, operations
+                    endpoint, wanted, (request, place), applied, operations
                 ):
                     encoded.append(b"")
                     answer_bytes += REMOTE_OUTCOME_BYTES
                     continue
-                found = self._decide(endpoint, asked, applied, operations, matched)
+                found = self._decide(endpoint, wanted, applied, operations, matched)
             except GridStatError as error:
                 found = refused(error)
             outcomes.append(found)
@@ -149,16 +149,16 @@ class Subscriptions:
     def _is_requested_remotely(
         self,
         endpoint: EndPoint,
-        asked: SubscriptionRequest,
+        wanted: SubscriptionRequest,
         where: tuple[Request, int],
         applied: Applied,
         operations: list[Operation],
     ) -> bool:
         """Return whether the variable is of another cloud, and request it there if so."""
-        if is_pattern(asked.name) or not self._remote.is_elsewhere(asked.name):
+        if is_pattern(wanted.name) or not self._remote.is_elsewhere(wanted.name):
             return False
         request, place = where
-        operations.append(self._remote.asked(endpoint, asked, request.request_id, place))
+        operations.append(self._remote.asked(endpoint, wanted, request.request_id, place))
         self._context.effects.apply(operations[-1], applied)
         return True
 
@@ -175,19 +175,19 @@ class Subscriptions:
     def _decide(
         self,
         endpoint: EndPoint,
-        asked: SubscriptionRequest,
+        wanted: SubscriptionRequest,
         applied: Applied,
         operations: list[Operation],
         matched: list[Subscribed],
     ) -> Outcome:
-        if is_pattern(asked.name):
-            return self._hold_pattern(endpoint, asked, applied, operations, matched)
-        expected = expected_type(asked)
-        publication = self._context.registry.publications.get(check_name(asked.name))
+        if is_pattern(wanted.name):
+            return self._hold_pattern(endpoint, wanted, applied, operations, matched)
+        expected = expected_type(wanted)
+        publication = self._context.registry.publications.get(check_name(wanted.name))
         if publication is None:
-            raise NoSuchVariable(f"nobody publishes {asked.name}")
+            raise NoSuchVariable(f"nobody publishes {wanted.name}")
         check_type(publication.variable, expected)
-        record = self.grant(endpoint, publication, asked.qos, label=asked.label)
+        record = self.grant(endpoint, publication, wanted.qos, label=wanted.label)
         if isinstance(record, Refusal):
             return refused(record)
         operations.append(record)
@@ -241,7 +241,7 @@ class Subscriptions:
     def _hold_pattern(
         self,
         endpoint: EndPoint,
-        asked: SubscriptionRequest,
+        wanted: SubscriptionRequest,
         applied: Applied,
         operations: list[Operation],
         matched: list[Subscribed],
@@ -252,10 +252,10 @@ class Subscriptions:
         held = PatternHeld(
             pattern_id=registry.next_subscription_id(),
             subscriber=endpoint.name,
-            pattern=check_pattern(asked.name),
-            qos=asked.qos,
-            type_encoded=encode_type(expected_type(asked)),
-            label=asked.label,
+            pattern=check_pattern(wanted.name),
+            qos=wanted.qos,
+            type_encoded=encode_type(expected_type(wanted)),
+            label=wanted.label,
         )
         operations.append(held)
         self._context.effects.apply(held, applied)
