@@ -278,11 +278,13 @@ class LeafBroker:
         self._context.begin_turn(now_ns)
         if not self._has_begun:
             self._begin()
+        # Peers must not learn a term that the journal may lose, so their events wait for it.
         if self._early is not None and isinstance(event, Connected | Disconnected | Received):
             if len(self._early) < EARLY_EVENTS_MAX:
                 self._early.append(event)
             return self._context.end_turn()
         self._handle_event(event)
+        # News for the parent are collected during the turn and sent once, in a fixed order.
         self._tree.end_turn()
         self._context.compact_if_due(self._context.settings.snapshot_after, self._operations)
         return self._context.end_turn()
@@ -320,6 +322,7 @@ class LeafBroker:
     def _term_began(self, _: Applied) -> None:
         early, self._early = self._early or [], None
         self._context.note("term_began", term=self.registry.term)
+        # Timers are lost with the process: each part sets its own again from the journal's state.
         self._operator_commands.begin()
         self._health.resume()
         self._attachments.resume()
@@ -353,6 +356,7 @@ class LeafBroker:
                 self._tree.borders.look_later()
             case PersistFailed(token=token, reason=reason):
                 self._context.persist_failed(token, reason)
+                # The rollback may restore attachments whose sessions were lost meanwhile.
                 self._presence.rolled_back()
             case TimerFired(name=name):
                 self._fire_timer(name)
@@ -404,6 +408,7 @@ class LeafBroker:
                 self._recovery.table_refused(name, is_over=is_over)
             case ReportRouter():
                 is_new = self._router_sessions.report(name, message)
+                # None: the router is not of this cloud, or its report is not accepted.
                 if is_new is not None:
                     self._recovery.router_reported(name, is_new=is_new)
                     self._presence.edge_reported(name, message.attached, is_new=is_new)

@@ -95,6 +95,7 @@ class Recovery:
             channel=channel.label,
             silent_ms=message.silent_ms,
         )
+        # A router counts as down when it has no session and its channels are silent.
         self._update_router(channel.from_router)
         if message.is_up:
             self._enqueue(self._impaired)
@@ -113,6 +114,7 @@ class Recovery:
             channel=channel.label,
             queued_events=message.queued_events,
         )
+        # Contracts stay on a congested channel: only new reservations avoid it.
         if not message.is_on:
             self._enqueue(self._impaired)
             self._replan()
@@ -274,6 +276,7 @@ class Recovery:
             self._context.set_timer(REPLAN_TIMER, 0)
 
     def _replan(self) -> None:
+        # Reachability is cached for one slice; failures since the last have made it stale.
         self._health.forget_ways()
         applied = Applied()
         operations: list[Operation] = []

@@ -194,6 +194,7 @@ class PendingGrants:
     # States.
 
     def _advance(self, token: int, event: GrantEvent) -> None:
+        # A grant waits for one event at a time, so each token is used once a state.
         grant = self._pending[token]
         match grant.state, event:
             case GrantState.WRITING, Written():
@@ -339,6 +340,7 @@ class PendingGrants:
             for outcome in grant.reply.outcomes
         ]
         records = [moved.get(old.subscription_id, (old, old))[1] for old in grant.reply.records]
+        # The first answer stays valid until the journal holds the second.
         grant.state = GrantState.REROUTING
         grant.moves = tuple(moved.values())
         grant.revised = Reply(encode_outcomes(outcomes), outcomes, records)

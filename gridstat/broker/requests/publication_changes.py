@@ -82,6 +82,7 @@ class PublicationChanges:
             from_ns = 0 if publication.change is None else publication.change.from_ns
             self._requests.answer(request, (PublishedOutcome(variable=old, from_ns=from_ns),))
             return
+        # Other clouds identify the variable by its identifier and period, which would both change.
         if self._is_taken_elsewhere(publication):
             raise StillInUse(
                 f"{old.name} is taken in other clouds, which know it by its period",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from gridstat.broker.requests.ledger_reports import kept_ledger
 from gridstat.broker.requests.outcomes import ANSWER_BYTES_MAX, encode_outcomes, refused
 from gridstat.model.cloud import check_pattern
 from gridstat.model.errors import (
@@ -16,6 +15,7 @@ from gridstat.model.errors import (
     NotAuthorised,
 )
 from gridstat.net.command.endpoint_messages import (
+    PATHS_TOLD_MAX,
     Answer,
     DoneOutcome,
     FoundOutcome,
@@ -28,7 +28,7 @@ from gridstat.net.command.machine import Received, Send
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.registry import Registry, Subscription
@@ -36,10 +36,15 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import (
         FindVariables,
+        LedgerEntry,
         Outcome,
+        PathEntry,
         ReportLedger,
     )
     from gridstat.net.command.machine import Event, Instruction
+
+COUNT_MAX: Final = 2**53
+"""Largest count that JSON and Prometheus represent exactly."""
 
 
 class PathReports(Protocol):
@@ -104,6 +109,51 @@ class Queries:
                 request.endpoint, number, self._recovery.is_whole
             )
         self._requests.answer(request, (DoneOutcome(),))
+
+
+# Ledgers: checked for plausibility, and merged with the last report. End-points rarely report paths
+# that a contract has left, so the last report of each path is kept.
+
+
+def kept_ledger(reported: LedgerEntry, before: LedgerEntry | None) -> LedgerEntry:
+    """Return the ledger to keep; one implausible path is enough to drop all paths."""
+    if not reported.paths:
+        return reported
+    if not _is_plausible(reported.paths):
+        return msgspec.structs.replace(reported, paths=())
+    is_full = not all(path.is_open for path in reported.paths)
+    if is_full or before is None or not before.paths:
+        return reported
+    return msgspec.structs.replace(
+        reported, paths=(*reported.paths, *_left(reported.paths, before.paths))
+    )
+
+
+def _left(reported: Sequence[PathEntry], before: Sequence[PathEntry]) -> list[PathEntry]:
+    """Return the paths that are no longer reported, with their last figures."""
+    now = {_key(path) for path in reported}
+    left = [
+        msgspec.structs.replace(path, is_open=False) for path in before if _key(path) not in now
+    ]
+    return left[: PATHS_TOLD_MAX - len(reported)]
+
+
+def _is_plausible(paths: Sequence[PathEntry]) -> bool:
+    is_distinct = len({_key(path) for path in paths}) == len(paths)
+    return is_distinct and all(_adds_up(path) for path in paths)
+
+
+def _adds_up(path: PathEntry) -> bool:
+    parts = path.first, path.late or 0
+    return (
+        path.expected == path.delivered + path.lost
+        and max(parts) <= path.delivered
+        and max(path.expected, path.one_in) <= COUNT_MAX
+    )
+
+
+def _key(path: PathEntry) -> tuple[str, ...]:
+    return path.routers or (path.name,)
 
 
 # Addresses of names: a router is reached at the address that it reported (S0 §2.3.8).

@@ -123,6 +123,7 @@ class Subscriptions:
         if not operations:
             self._requests.answer(request, outcomes)
             return
+        # Matches of patterns are notified one by one; only contracts by name delay the answer.
         direct = [
             operation
             for operation in operations
