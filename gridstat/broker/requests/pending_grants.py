@@ -191,6 +191,10 @@ class PendingGrants:
                 judge=partial(_are_up, (record,)),
             )
 
+    def states(self) -> list[GrantState]:
+        """Return the states of all pending grants, the oldest first."""
+        return [grant.state for grant in self._pending.values()]
+
     # States.
 
     def _advance(self, token: int, event: GrantEvent) -> None:
