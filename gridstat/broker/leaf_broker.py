@@ -379,7 +379,7 @@ class LeafBroker:
             self._tree.link.connect()
         elif role != "operator":
             error = NotAuthorised(
-                f"rule role: a {role} has no business with a broker; end-points go by their edge"
+                f"rule role: a {role} may not connect to a broker; end-points connect to an edge"
             )
             self._context.close(peer, error)
 
@@ -434,7 +434,7 @@ class LeafBroker:
     def _refuse(self, peer: str, event: Received) -> None:
         message = type(event.message).__name__
         self._context.close(
-            peer, NotAuthorised(f"rule role: {peer} may not say {message} to a broker")
+            peer, NotAuthorised(f"rule role: {peer} may not send {message} to a broker")
         )
 
     # Requests of end-points.
@@ -461,7 +461,7 @@ class LeafBroker:
         except Exception as error:  # As above; the note is for developers.
             self._context.note("request_failed", endpoint=request.endpoint, error=repr(error))
             self._context.abandon()
-            hint = "tell who runs the broker: its log says request_failed"
+            hint = "report this to the operator of the broker: its log has request_failed"
             failed = Refused("the broker failed over this request", hint=hint)
             self._requests.refuse(request, failed)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.notices import Notices
 
 PLACEMENT_TIMER: Final = "house"
-NO_PATH: Final = "the cloud was changed, and no path of the asked quality is left in it"
+NO_PATH: Final = "the cloud was changed, and no path of the requested quality is left in it"
 """Reason of the end of a contract whose variable is still published."""
 
 

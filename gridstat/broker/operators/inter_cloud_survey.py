@@ -73,8 +73,8 @@ def asked_state(found: AskedContract) -> str:
     if found.is_ending:
         return "ending"
     if found.granted is None:
-        return "asked above"
-    return "granted" if found.change is None else "change asked above"
+        return "requested from the parent"
+    return "granted" if found.change is None else "change requested from the parent"
 
 
 def own_segment(registry: Registry, found: AskedContract) -> Subscribed | None:

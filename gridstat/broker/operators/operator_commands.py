@@ -119,7 +119,7 @@ class OperatorCommands:
             raise WrongCloud(f"router {router.name} is not of cloud {registry.cloud}")
         known = registry.routers.get(router.name)
         if known is not None and known != router:
-            raise LayoutError(f"router {router.name} is there already, and is another")
+            raise LayoutError(f"router {router.name} exists already, with other properties")
         if known is None:
             done = partial(self._done, peer, command.request_id, {"router": router.name})
             self._commit(peer, command.request_id, RouterAdded(router=router), done)
@@ -173,7 +173,7 @@ class OperatorCommands:
         if known_id is not None:
             known = registry.channels[known_id]
             if replace(channel, channel_id=known.channel_id) != known:
-                raise LayoutError(f"channel {known.label} is there already, and is another")
+                raise LayoutError(f"channel {known.label} exists already, with other properties")
             self._answer(peer, command.request_id, _added(known))
             return
         if channel.channel_id == 0:

@@ -224,5 +224,5 @@ def _no_path_error(number: int) -> RedundancyNotSatisfiable:
     return RedundancyNotSatisfiable(
         f"subscription {number} has no path at the moment, since the cloud has lost a router or "
         "channel of it; it stays as it was",
-        hint="change it once the cloud has told of its new paths, or unsubscribe",
+        hint="change it after the notice of its new paths, or unsubscribe",
     )

@@ -193,7 +193,9 @@ class EndPointAttachments:
         if edge not in registry.routers or edge not in registry.reports:
             raise NoSuchRouter(f"router {edge} is being removed, or has not reported yet")
         if registry.routers[edge].role is not RouterRole.EDGE:
-            raise NotAuthorised(f"rule edge: {edge} is no edge router, so nobody attaches to it")
+            raise NotAuthorised(
+                f"rule edge: {edge} is no edge router, so no end-point can attach to it"
+            )
         check_receiver(command, of=name)
         if endpoint is None:
             if len(registry.endpoints) >= quotas.endpoints_max:
@@ -228,7 +230,7 @@ class EndPointAttachments:
             if other != edge and is_there and self._context.tables[other].is_connected:
                 raise EndPointExists(
                     f"another process is attached as {endpoint.name}, by {other}",
-                    hint="end it, take another name, or wait until its session is found silent",
+                    hint="end it, take another name, or wait until its session is lost",
                 )
 
     def _attached(

@@ -38,11 +38,11 @@ class FloodListeners:
         edges = [edge for edge, found in endpoint.attachments.items() if found.host]
         if any(ports) and not (all(ports) and edges):
             raise LayoutError(
-                f"{endpoint.name} names no place at which it could hear anything",
+                f"{endpoint.name} has no address at which it could receive flooded variables",
                 hint="attach with a host, and name both ports of a receiver",
             )
         if any(ports) and before is None and len(registry.hearing) >= LISTENERS_MAX:
-            raise QuotaReached(f"{LISTENERS_MAX} end-points hear all that floods already")
+            raise QuotaReached(f"{LISTENERS_MAX} end-points listen to all floods already")
         known = {} if before is None else before.channels
         wanted = sorted(edges) if all(ports) else []
         for edge in wanted:
@@ -68,7 +68,7 @@ class FloodListeners:
         names = sorted(name for name, found in hearing.items() if edge in found.channels)
         if len(names) >= EDGE_LISTENERS_MAX:
             raise QuotaReached(
-                f"{len(names)} end-points hear all that floods at {edge} already, which is the "
+                f"{len(names)} end-points listen to all floods at {edge} already, which is the "
                 f"most for one edge: {', '.join(names[:EDGE_LISTENERS_MAX])}",
                 hint="attach to another edge, or subscribe to what is needed",
             )

@@ -365,7 +365,7 @@ def _check_facts(facts: CertificateFacts, endpoint: str, named: str, edge: str) 
             f"is of endpoint/{endpoint}"
         )
     if named != edge:
-        raise NotAuthorised(f"rule attachment: asked to attach to {named}, and {edge} forwards it")
+        raise NotAuthorised(f"rule attachment: the request names {named}, and {edge} forwards it")
 
 
 def _check_signature(is_good: bool) -> None:  # noqa: FBT001 — the result of one call, used once.
