@@ -1,16 +1,16 @@
-"""The management plane of a cloud and of the tree above: what there is, and who may have more.
+"""The management plane of a cloud and of the tree of brokers above clouds.
 
-It imports model and net only, and reads no clock and no socket: drivers stand outside. Start at
-`leaf_broker.py`, or above clouds at `tree/qos_broker.py`. The rooms, each importing only those
-before it:
+The package imports model and net only, and reads no clock and no socket: drivers call it. Start at
+`leaf_broker.py`, or above clouds at `tree/qos_broker.py`. Each folder imports only those before
+it:
 
-    capacity     what the cloud has and has promised; admission, allocation, paths
+    capacity     resources and reservations; admission, allocation, paths
     records      operations, the durable journal, the registry
-    tables       what each router is to have, and whether it has it
-    effects      what an operation does once it is decided
+    tables       the wanted table of each router, and its confirmation
+    effects      changes that an operation makes to registry, reservations and tables
     routers      sessions with routers, their health, moves from path to path
-    requests     what end-points ask for and are told
-    segments    the cloud as a part of a tree: its parent's orders, and what it asks there
-    operators    what people ask for and are shown
+    requests     requests of end-points, their answers, and notices
+    segments     the cloud below a parent: segments, contracts with other clouds, borders
+    operators    commands of operators, surveys, flooding
     tree         brokers above clouds
 """

@@ -1,19 +1,20 @@
-"""What all parts of a leaf broker share: its state, its journal's turn, and what it says now.
+"""Context that all parts of a leaf broker share: its state, and its unit of work.
 
-The registry shows a decision at once; routers and end-points hear of it only when it is durable
-(`turn.py`).
+The registry shows a decision at once; routers and end-points learn of it once it is durable
+(`unit_of_work.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Operation, RouterReported
 from gridstat.broker.tables.detection import Detection
-from gridstat.broker.unit_of_work import UnitOfWork, nobody, nothing
+from gridstat.broker.unit_of_work import UnitOfWork, ignore_failure, no_op
 from gridstat.net.command.machine import Send
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ def random_identity() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a pure broker is given of the world: proofs, dates, and how the journal fares.
+    """Services from outside a pure broker: signatures, the wall clock, figures of the journal.
 
-    `new_identity` names a journal that is begun, unlike any other.
+    `new_identity` returns a unique name for a new journal.
     """
 
     verifier: Verifier
@@ -51,7 +52,7 @@ class Outside:
 
 
 class BrokerContext(UnitOfWork[Operation]):
-    """A turn of a leaf broker, with all that its parts look at and change."""
+    """Unit of work of a leaf broker, with the state that its parts read and change."""
 
     def __init__(
         self,
@@ -79,10 +80,10 @@ class BrokerContext(UnitOfWork[Operation]):
 
     # Reports of routers.
 
-    def learn(self, report: RouterReported) -> None:
-        """Where a router listens: a fact that holds at once, and is journalled when it can be.
+    def take_report(self, report: RouterReported) -> None:
+        """Apply a router's report, which is a fact and cannot fail, and journal it when possible.
 
-        With whatever is written next, or on its own a little after the disk was full.
+        A report that could not be written goes with the next write, or is tried again by a timer.
         """
         applied = Applied()
         self.effects.apply(report, applied)
@@ -93,7 +94,7 @@ class BrokerContext(UnitOfWork[Operation]):
 
     def save_reports(self) -> None:
         if self.unsaved_reports:
-            self._write(Applied(), (), nothing, nobody)
+            self._write(Applied(), (), no_op, ignore_failure)
 
     def persist_failed(self, token: int, reason: str) -> None:
         super().persist_failed(token, reason)
@@ -110,15 +111,15 @@ class BrokerContext(UnitOfWork[Operation]):
         reports = tuple(self.unsaved_reports.values())
         self.unsaved_reports.clear()
         if reports:
-            applied.undo.append(lambda: self._keep(reports))
+            applied.undo.append(partial(self._keep_unsaved, reports))
         super()._write(applied, (*reports, *operations), then, failed)
 
-    def _keep(self, reports: tuple[RouterReported, ...]) -> None:
-        """They were not written; newer ones, undone before, stand."""
+    def _keep_unsaved(self, reports: tuple[RouterReported, ...]) -> None:
+        """Keep reports whose write failed, unless a newer report of the router is kept."""
         for report in reports:
             self.unsaved_reports.setdefault(report.name, report)
 
-    # The ends of a turn.
+    # End of a turn and timers.
 
     def end_turn(self) -> list[Instruction]:
         if self.tables.has_changes and not self._is_flush_set:
@@ -130,13 +131,13 @@ class BrokerContext(UnitOfWork[Operation]):
         return super().end_turn()
 
     def flush(self) -> None:
-        """Notify the routers what has changed for them."""
+        """Send the routers the changes of their tables."""
         self._is_flush_set = False
         for router, change in self.tables.flush(term=self.registry.term):
             self.send_router(router, change)
 
-    def expire(self) -> None:
-        """Give up on routers that did not confirm in time."""
+    def expire_confirmations(self) -> None:
+        """End the waits for routers that did not confirm in time."""
         again_ns = self.tables.expire(self.now_ns)
         self._is_confirm_set = again_ns is not None
         if again_ns is not None:

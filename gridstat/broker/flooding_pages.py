@@ -1,4 +1,4 @@
-"""What floods, for operators, in pages that fit into a frame however many modes and names."""
+"""Pages of the list of flooded variables for operators; each page fits into a frame."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 PAGE_BYTES_MAX: Final = 1 << 20
-"""Far from the size of a frame, with one flood more."""
+"""Size above which a page ends; a frame holds one flooded variable more with ease."""
 REFUSING_MAX: Final = 100
-"""Children of which it is told why they do not flood; of more only how many they are."""
+"""Children whose reason is listed; the others are only counted."""
 
 Facts = dict[str, Any]
 
 
 def page_of(names: Iterable[str], after: str, facts_of: Callable[[str], Facts]) -> Facts:
-    """The floods after this name; `next` is the name to go on after, empty with the last page."""
+    """Return the floods after a name; `next` is the last name listed, empty on the last page."""
     floods: list[Facts] = []
     size = 0
     for name in sorted(name for name in names if name > after):
@@ -31,7 +31,7 @@ def page_of(names: Iterable[str], after: str, facts_of: Callable[[str], Facts]) 
 
 
 def refusing_facts(reasons: dict[str, str]) -> dict[str, str]:
-    """Why children do not flood, by child."""
+    """Return the reasons of children that do not flood, by child."""
     found = dict(sorted(reasons.items())[:REFUSING_MAX])
     if len(reasons) > len(found):
         found["others"] = f"{len(reasons) - len(found)} more do not flood it either"

@@ -1,7 +1,6 @@
-"""What very many contracts have in common, kept once: equal values are made one object.
+"""Interning of values that many contracts share: equal paths, gates and qualities are one object.
 
-Ways, gates and qualities are few, and contracts are many. Nothing that comes from here is ever
-changed. Each store is bounded; what falls out of it is only held twice.
+Interned values must not be changed. Each cache is bounded; an evicted value merely exists twice.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ ValueT = TypeVar("ValueT", bound="Hashable")
 
 
 def same(value: ValueT) -> ValueT:
-    """The first value that was equal to this one."""
+    """Return the first value that was equal to this one."""
     return cast("ValueT", _kept(value))
 
 

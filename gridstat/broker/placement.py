@@ -1,7 +1,10 @@
-"""Contracts from the journal whose routers or channels the broker's file has lost look for a way.
+"""Placement of contracts whose routers or channels are no longer in the broker's file.
 
-Routers that the edited file names may not have reported yet, so a contract has the grace time to
-find a place, with a new try whenever a router reports; then it ends.
+A restart with an edited file can leave contracts of the journal without a path; the registry lists
+them as `homeless`. Each one is allocated anew at the start and whenever a router reports, because
+routers of the file may report late. After the grace time a contract that has no path ends, and its
+subscriber receives `Unpublished`. A failed write is tried again by a timer; a restart begins the
+grace time anew.
 """
 
 from __future__ import annotations
@@ -19,54 +22,52 @@ from gridstat.model.errors import RedundancyNotSatisfiable
 from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gridstat.broker.capacity.allocation import Allocation
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.operations import Subscribed
-    from gridstat.broker.records.registry import Subscription
+    from gridstat.broker.recovery import SegmentListener
     from gridstat.broker.requests.notices import Notices
 
-HOUSE_TIMER: Final = "house"
-NO_PATH: Final = "the cloud was changed, and no path of the asked quality is left in it"
-"""Why a contract ends whose variable is still published."""
+PLACEMENT_TIMER: Final = "house"
+NO_PATH: Final = "the cloud was changed, and no path of the requested quality is left in it"
+"""Reason of the end of a contract whose variable is still published."""
 
 
 class Placement:
-    """A homeless contract is housed or ended; until `_end_ns` it is tried again."""
+    """Each contract without a path gets one before `_end_ns`, or ends."""
 
     def __init__(
         self,
         context: BrokerContext,
         notices: Notices,
-        segment_changed: Callable[[Subscription], None],
+        segments: SegmentListener,
     ) -> None:
         self._context = context
         self._notices = notices
-        self._segment_changed = segment_changed
+        self._segments = segments
         self._end_ns = 0
 
     def resume(self) -> None:
-        """After a start."""
+        """Begin the grace time, after a start."""
         self._end_ns = self._context.now_ns + self._context.settings.grace_ns
         self.try_again()
         if self._context.registry.homeless:
-            self._context.set_timer(HOUSE_TIMER, self._context.settings.grace_ns)
+            self._context.set_timer(PLACEMENT_TIMER, self._context.settings.grace_ns)
 
     def try_again(self) -> None:
         is_last = self._context.now_ns >= self._end_ns
         for record in list(self._context.registry.homeless.values()):
             allocated = self._allocate(record)
             if allocated is not None:
-                self._move_in(record, allocated)
+                self._place(record, allocated)
             elif is_last or not self._is_wanted(record):
                 self._end(record)
 
     def _is_wanted(self, record: Subscribed) -> bool:
         registry = self._context.registry
-        is_there = record.foreign is not None or record.name in registry.publications
-        return is_there and (bool(record.exits) or record.subscriber in registry.endpoints)
+        is_published = record.foreign is not None or record.name in registry.publications
+        return is_published and (bool(record.exits) or record.subscriber in registry.endpoints)
 
     def _allocate(self, record: Subscribed) -> Allocation | None:
         registry = self._context.registry
@@ -93,10 +94,10 @@ class Placement:
         self._context.reservations.release(record.subscription_id)
         return None
 
-    def _move_in(self, record: Subscribed, allocated: Allocation) -> None:
-        housed = renewed(record, allocated)
-        moved = Moved(subscription=housed, until_retired=True)
-        self._context.commit([moved], partial(self._told, housed), self._later)
+    def _place(self, record: Subscribed, allocated: Allocation) -> None:
+        placed = renewed(record, allocated)
+        moved = Moved(subscription=placed, until_retired=True)
+        self._context.commit([moved], partial(self._notify_placed, placed), self._retry_later)
 
     def _end(self, record: Subscribed) -> None:
         is_wanted = self._is_wanted(record)
@@ -108,22 +109,25 @@ class Placement:
         )
         self._context.commit(
             [Unsubscribed(subscription_id=record.subscription_id)],
-            lambda _: self._notices.push(record.subscriber, notice),
-            self._later,
+            partial(self._push_end, record.subscriber, notice),
+            self._retry_later,
         )
 
-    def _told(self, housed: Subscribed, _: Applied) -> None:
-        found = self._context.registry.subscriptions.get(housed.subscription_id)
+    def _push_end(self, subscriber: str, notice: Unpublished, _: Applied) -> None:
+        self._notices.push(subscriber, notice)
+
+    def _notify_placed(self, placed: Subscribed, _: Applied) -> None:
+        found = self._context.registry.subscriptions.get(placed.subscription_id)
         if found is None:
             return
-        if housed.contract:
-            self._segment_changed(found)
+        if placed.contract:
+            self._segments.segment_changed(found)
         else:
             outcome = granted(
                 found.record, found.variable, found.troubles, detection=self._context.detection
             )
-            self._notices.push(housed.subscriber, ContractChanged(granted=outcome))
+            self._notices.push(placed.subscriber, ContractChanged(granted=outcome))
 
-    def _later(self, _: str) -> None:
-        """The disk is full."""
-        self._context.set_timer(HOUSE_TIMER, self._context.settings.retry_after_ns)
+    def _retry_later(self, _: str) -> None:
+        """Try again after a failed write."""
+        self._context.set_timer(PLACEMENT_TIMER, self._context.settings.retry_after_ns)

@@ -1,8 +1,17 @@
-"""A broker's turn: what it says now, and what it writes before anybody hears of it.
+"""Unit of work of a broker: the instructions of one event, and the operations that it writes.
 
-Every broker, of a cloud or above clouds, decides, shows the decision to itself at once, and tells
-others only when it is durable. Operations are durable in the order of decisions, so a later one may
-rest on an earlier one that is still on its way; if one fails, all after it fail with it.
+A turn handles one event: `begin_turn`, decisions, `end_turn`, which returns the instructions.
+A decision applies its operations to the broker's own state at once, and is written by `commit`.
+Each commit has one of three ends:
+
+- `Persisted(token)`: the journal holds the operations. The routers' tables change, and `then` runs,
+  which sends messages. Nobody else learns of a decision before.
+- `PersistFailed(token)`: the journal is full or broken. This commit and all later ones are undone,
+  newest first, because a later decision may depend on an earlier one. Then each `failed` runs.
+- A restart: what the journal holds is replayed, and the rest never happened.
+
+Tokens carry an epoch, which grows with every failure, so that the journal drops what was submitted
+before the failure and arrives after it.
 """
 
 from __future__ import annotations
@@ -38,7 +47,7 @@ TakenT_contra = TypeVar("TakenT_contra", bound=msgspec.Struct, contravariant=Tru
 
 
 class DurableState(Protocol[TakenT_contra]):
-    """What operations change; `unwritten` is what this turn shows and has not written yet."""
+    """State that operations change; `unwritten` is applied in this turn and not yet submitted."""
 
     unwritten: list[Applied]
 
@@ -47,7 +56,7 @@ class DurableState(Protocol[TakenT_contra]):
 
 @dataclass(slots=True)
 class _Pending:
-    """Operations on their way to the disk, and what follows either way."""
+    """Operations submitted to the journal, and the callbacks for success and failure."""
 
     applied: Applied
     operation_count: int
@@ -56,7 +65,7 @@ class _Pending:
 
 
 class UnitOfWork(Generic[OperationT]):
-    """`out` holds the instructions of the present turn; pending operations stand in token order."""
+    """`out` holds the instructions of the present turn; `_pending` is in token order."""
 
     def __init__(self, state: DurableState[OperationT]) -> None:
         self._state = state
@@ -69,7 +78,7 @@ class UnitOfWork(Generic[OperationT]):
         self._number = 0
         self._pending: dict[int, _Pending] = {}
 
-    # Saying things.
+    # Instructions.
 
     def send(self, peer: str, message: Message) -> None:
         self.out.append(Send(peer, message))
@@ -83,12 +92,12 @@ class UnitOfWork(Generic[OperationT]):
     def cancel_timer(self, name: str) -> None:
         self.out.append(CancelTimer(name))
 
-    def note(self, word: str, **facts: str | int | float) -> None:
-        self.out.append(Note(word, tuple(facts.items())))
+    def note(self, event: str, **facts: str | int | float) -> None:
+        self.out.append(Note(event, tuple(facts.items())))
 
-    def warn(self, word: str, **facts: str | int | float) -> None:
-        """Note something that an operator should look at."""
-        self.out.append(Note(word, tuple(facts.items()), is_warning=True))
+    def warn(self, event: str, **facts: str | int | float) -> None:
+        """Log something that an operator should look at."""
+        self.out.append(Note(event, tuple(facts.items()), is_warning=True))
 
     # Making decisions durable.
 
@@ -98,9 +107,9 @@ class UnitOfWork(Generic[OperationT]):
         then: Callable[[Applied], None],
         failed: Callable[[str], None],
     ) -> None:
-        """Show the operations at once; change tables and run `then` when they are durable.
+        """Apply operations and write them; once they are durable, change tables and run `then`.
 
-        If they cannot be, everything is as before and `failed` is told why.
+        If the write fails, all changes are undone and `failed` runs with the reason.
         """
         applied = Applied()
         for operation in operations:
@@ -114,32 +123,33 @@ class UnitOfWork(Generic[OperationT]):
         then: Callable[[Applied], None],
         failed: Callable[[str], None],
     ) -> None:
-        """Like `commit`, for operations that were applied one by one while deciding."""
+        """Write operations that were applied to `applied` one by one while deciding."""
         self._write(applied, operations, then, failed)
 
     def abandon(self) -> None:
-        """Undo what was decided in this turn and will not be written, newest first."""
+        """Undo the decisions of this turn that were not submitted, newest first."""
         for applied in reversed(self._state.unwritten):
             applied.roll_back()
         self._state.unwritten.clear()
 
     def restored(self, operation_count: int) -> None:
-        """So many operations were read before the start; some may be of a snapshot."""
+        """Count operations that were read before the start; some may belong to a snapshot."""
         self._since_snapshot += operation_count
         self._is_size_known = self._is_size_known and not operation_count
 
     @property
     def has_journal(self) -> bool:
-        """Whether anything was ever written."""
+        """Return whether anything was ever written."""
         return self._since_snapshot > 0 or self._snapshot_size > 0
 
     def compact_if_due(
         self, snapshot_after: int, snapshot: Callable[[], Iterable[OperationT]]
     ) -> None:
-        """Let the journal begin anew with a snapshot, if the operations since the last are many.
+        """Write a snapshot if there are many operations since the last one.
 
-        Where the last one ended is not written down. So after a start it counts as one of today:
-        else each start of a large broker would write a snapshot before anything else.
+        The journal does not say how many of its operations belong to the last snapshot. After a
+        start they are taken to be as many as a snapshot has now: otherwise each start of a large
+        broker would write a snapshot first.
         """
         if not self._is_compaction_due(snapshot_after):
             return
@@ -156,10 +166,10 @@ class UnitOfWork(Generic[OperationT]):
         encoded = (SNAPSHOT_MARK, *(_ENCODER.encode(operation) for operation in operations))
         self._snapshot_size = len(encoded)
         self._is_size_known = True
-        self._persist(_Pending(Applied(), 0, nothing, nobody), encoded)
+        self._persist(_Pending(Applied(), 0, no_op, ignore_failure), encoded)
 
     def _is_compaction_due(self, snapshot_after: int) -> bool:
-        """A snapshot twice the size of the last is worth as much as the operations since."""
+        """Return whether the operations since the last snapshot exceed twice its size."""
         return self._since_snapshot > max(snapshot_after, 2 * self._snapshot_size)
 
     def persisted(self, token: int) -> None:
@@ -174,9 +184,9 @@ class UnitOfWork(Generic[OperationT]):
         pending.then(pending.applied)
 
     def persist_failed(self, token: int, reason: str) -> None:
-        """Undo this and all that was decided after it, newest first; then tell who asked."""
+        """Undo this commit and all later ones, newest first; then run their `failed` callbacks."""
         if token not in self._pending:
-            return  # Undone already, together with an earlier one.
+            return  # It was undone together with an earlier one.
         self._epoch += 1
         self._number = 0
         failed = [(number, found) for number, found in self._pending.items() if number >= token]
@@ -191,7 +201,7 @@ class UnitOfWork(Generic[OperationT]):
     def pending_count(self) -> int:
         return len(self._pending)
 
-    # The ends of a turn.
+    # Begin and end of a turn.
 
     def begin_turn(self, now_ns: int) -> None:
         self.now_ns = now_ns
@@ -209,7 +219,7 @@ class UnitOfWork(Generic[OperationT]):
         failed: Callable[[str], None],
     ) -> None:
         encoded = tuple([_ENCODER.encode(operation) for operation in operations])
-        self._state.unwritten.clear()  # Not before: what cannot be encoded is to be undone.
+        self._state.unwritten.clear()  # Only now: `abandon` undoes what could not be encoded.
         self._persist(_Pending(applied, len(encoded), then, failed), encoded)
 
     def _persist(self, pending: _Pending, encoded: tuple[bytes, ...]) -> None:
@@ -219,9 +229,9 @@ class UnitOfWork(Generic[OperationT]):
         self.out.append(Persist(token, encoded))
 
 
-def nothing(_: Applied) -> None:
-    """A snapshot changes nothing."""
+def no_op(_: Applied) -> None:
+    """Do nothing once operations are durable."""
 
 
-def nobody(_: str) -> None:
-    """Nobody asked for a snapshot; the next one will be tried in time."""
+def ignore_failure(_: str) -> None:
+    """Ignore a failed write, which a later turn repeats."""

@@ -56,11 +56,14 @@ from gridstat.broker.records.parent_operations import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.broker.effects.reservations import Reservations
     from gridstat.broker.records.operations import Operation
     from gridstat.broker.records.registry import Registry
     from gridstat.broker.tables.channel_plan import ChannelPlan
     from gridstat.broker.tables.router_tables import RouterTables
+    from gridstat.model.status import StatusVariable
 
 
 class Effects:
@@ -72,8 +75,9 @@ class Effects:
         reservations: Reservations,
         tables: RouterTables,
         channel_plan: ChannelPlan,
+        flooding_ended: Callable[[StatusVariable], None],
     ) -> None:
-        self.flooding = FloodingEffects(registry, reservations, tables)
+        self.flooding = FloodingEffects(registry, reservations, tables, flooding_ended)
         self._flood_listeners = FloodListenerEffects(registry, tables)
         self._cloud = CloudEffects(registry, reservations, tables, channel_plan, self.flooding)
         self._registrations = RegistrationEffects(registry, reservations, tables, channel_plan)

@@ -8,7 +8,7 @@ still has its capacity.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -29,26 +29,21 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 
-class FloodingListener(Protocol):
-    """Observer of flooded variables."""
-
-    def flooding_ended(self, variable: StatusVariable) -> None:
-        """Handle that a flooded variable is no longer published; the withdrawal is durable."""
-
-
 class FloodingEffects:
     """Applies flooding; `registry.floods` lists what is charged, and ordered once durable."""
 
     def __init__(
-        self, registry: Registry, reservations: Reservations, tables: RouterTables
+        self,
+        registry: Registry,
+        reservations: Reservations,
+        tables: RouterTables,
+        ended: Callable[[StatusVariable], None],
     ) -> None:
+        """`ended` is called once it is durable that a flooded variable is no longer published."""
         self._registry = registry
         self._reservations = reservations
         self._tables = tables
-        self._listeners: list[FloodingListener] = []
-
-    def add_listener(self, listener: FloodingListener) -> None:
-        self._listeners.append(listener)
+        self._ended = ended
 
     def apply(self, operation: FloodingSet, done: Applied) -> None:
         name = operation.variable.name
@@ -64,7 +59,7 @@ class FloodingEffects:
         found = self._registry.floods.get(name)
         if found is not None:
             self.apply(FloodingSet(variable=found.variable), done)
-            done.tables.append(partial(self._notify_ended, found.variable))
+            done.tables.append(partial(self._ended, found.variable))
 
     def channel_added(self, channel_id: int, done: Applied) -> None:
         """Charge a new channel for all flooded variables."""
@@ -138,10 +133,6 @@ class FloodingEffects:
         for found in self._registry.floods.values():
             self._order(found)
 
-    def _notify_ended(self, variable: StatusVariable) -> None:
-        for listener in self._listeners:
-            listener.flooding_ended(variable)
-
     def _replace(self, name: str, before: FloodingSet | None, after: FloodingSet | None) -> None:
         if after is not None:
             self._reservations.take(self.claims(after))
@@ -178,6 +169,9 @@ def _claims_at(
         Claim(variable, (channel.from_router,), (), everys, name, entry=UNCHARGED_END),
         Claim(variable, (channel.to_router,), (), everys, UNCHARGED_END, entry=name),
     )
+
+
+# Who hears all that floods: a channel from each of its edges on which every flooded event goes.
 
 
 class FloodListenerEffects:

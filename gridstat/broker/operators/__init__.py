@@ -1,1 +1,1 @@
-"""What people may ask of a broker: change the cloud while it runs, and look into it."""
+"""Commands of operators: changes of the cloud at run time, surveys, and flooding."""

@@ -1,7 +1,7 @@
-"""The account of a cloud for whoever keeps it: every contract and ledger, and all counters.
+"""Account of a cloud, for archives: every contract and ledger, and all counters.
 
-Unlike the survey it leaves nothing out. It comes in pages, so that no answer is too long for a
-frame and none holds up the broker.
+Unlike the survey the account is complete. It is read in pages, so that each answer fits into a
+frame and none delays the broker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PAGE_CONTRACTS_MAX: Final = 500
 PAGE_BYTES_MAX: Final = 1024 * 1024
-"""Reckoned too low, by what may be long; a frame holds four times as much."""
+"""Estimated size of a page, on the low side; a frame holds four times as much."""
 _CONTRACT_BYTES: Final = 1_200
 _PATH_BYTES: Final = 300
 US_PER_MS: Final = 1_000
@@ -33,7 +33,7 @@ Facts = dict[str, Any]
 
 
 class CloudAccount:
-    """Reads everything and changes nothing."""
+    """Reads the registry and changes nothing."""
 
     def __init__(
         self, context: BrokerContext, counters: Callable[[], Mapping[str, ReportCounters]]
@@ -42,17 +42,19 @@ class CloudAccount:
         self._counters = counters
 
     def page(self, after: int) -> Facts:
-        """The contracts with numbers above `after`, as many as fit."""
+        """Return the contracts with numbers above `after`, as many as fit."""
         numbers = self._numbers()
         start = bisect_right(numbers, after)
         contracts: list[Facts] = []
         size_bytes = 0
         for number in numbers[start : start + PAGE_CONTRACTS_MAX]:
-            told, ledger = self._contract(number)
+            reported, ledger = self._contract(number)
             size_bytes += _bytes_of(ledger)
             if contracts and size_bytes > PAGE_BYTES_MAX:
                 break
-            contracts.append(told | {"ledger": None if ledger is None else ledger_facts(ledger)})
+            contracts.append(
+                reported | {"ledger": None if ledger is None else ledger_facts(ledger)}
+            )
         has_more = start + len(contracts) < len(numbers)
         return {
             "contracts": contracts,
@@ -61,7 +63,7 @@ class CloudAccount:
         }
 
     def _numbers(self) -> list[int]:
-        """Of all that end-points of this cloud have; segments are parts of others' contracts."""
+        """Return the numbers of all contracts of this cloud's end-points, without segments."""
         registry = self._context.registry
         inside = (
             number for number, one in registry.subscriptions.items() if not one.record.contract
@@ -73,8 +75,8 @@ class CloudAccount:
         registry = self._context.registry
         if (asked := registry.tree.asked.get(number)) is not None:
             assert asked.granted is not None
-            told = asked.granted
-            facts = self._facts(asked.record.subscriber, told.variable, told.granted)
+            reported = asked.granted
+            facts = self._facts(asked.record.subscriber, reported.variable, reported.granted)
             return {"subscription": number, **facts}, asked.ledger
         found = registry.subscriptions[number]
         facts = self._facts(found.record.subscriber, found.variable, found.record.granted)
@@ -102,18 +104,25 @@ class CloudAccount:
         }
 
     def _counter_facts(self) -> Iterator[Facts]:
-        """Of routers and the channels between them; what goes to end-points is in the ledgers."""
+        """Yield the counters of routers and of the channels between them.
+
+        Events to end-points are counted in the ledgers.
+        """
         channels = self._context.registry.channels
-        for router, told in sorted(self._counters().items()):
-            yield {"router": router, "channel": "", "counters": dict(told.router)}
-            for number in sorted(channels.keys() & (told.channels.keys() | told.sources.keys())):
-                heard = told.sources.get(number, {})
+        for router, reported in sorted(self._counters().items()):
+            yield {"router": router, "channel": "", "counters": dict(reported.router)}
+            for number in sorted(
+                channels.keys() & (reported.channels.keys() | reported.sources.keys())
+            ):
+                received = reported.sources.get(number, {})
                 channel = channels[number]
                 counters = {
-                    **told.channels.get(number, {}),
-                    **{f"heard_{name}": count for name, count in heard.items()},
+                    **reported.channels.get(number, {}),
+                    **{f"heard_{name}": count for name, count in received.items()},
                 }
-                if number in told.channels:  # Not a count, but no share is known without it.
+                if (
+                    number in reported.channels
+                ):  # Not a counter, but needed to compute the used share.
                     counters["bandwidth_bytes_per_s"] = channel.bandwidth_bytes_per_s
                 yield {"router": router, "channel": channel.label, "counters": counters}
 

@@ -1,4 +1,4 @@
-"""Contracts across clouds as plain facts: whole ones of our end-points, segments of others."""
+"""Facts of contracts across clouds: those of our end-points, and segments of others."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Facts = dict[str, Any]
 
 
 def place_facts(registry: Registry, parent: str) -> Facts:
-    """Where the cloud stands; a lone one has neither depth nor parent."""
+    """Return the position of the cloud in the tree; a cloud without parent has no depth."""
     tree = registry.tree
     return {"parent": parent, "depth": tree.depth, "above": list(tree.above)}
 
 
 def asked_facts(registry: Registry, found: AskedContract, detection: Detection) -> Facts:
-    """A contract of an end-point of ours with a variable of another cloud, as a survey has it."""
+    """Return the facts of a contract of our end-point with a variable of another cloud."""
     record, granted = found.record, found.granted
     facts: Facts = {
         "subscription_id": record.number,
@@ -49,7 +49,7 @@ def asked_facts(registry: Registry, found: AskedContract, detection: Detection) 
 
 
 def asked_explained(registry: Registry, found: AskedContract, detection: Detection) -> Facts:
-    """The same in depth: every path in its pieces, and whose each is."""
+    """Return the same facts with the pieces of every path, and the cloud of each piece."""
     facts = asked_facts(registry, found, detection)
     granted = found.granted
     if granted is None:
@@ -73,12 +73,12 @@ def asked_state(found: AskedContract) -> str:
     if found.is_ending:
         return "ending"
     if found.granted is None:
-        return "asked above"
-    return "granted" if found.change is None else "change asked above"
+        return "requested from the parent"
+    return "granted" if found.change is None else "change requested from the parent"
 
 
 def own_segment(registry: Registry, found: AskedContract) -> Subscribed | None:
-    """What this cloud holds of the granted generation, if that is all it takes."""
+    """Return the segment of this cloud in the granted generation of a contract, if there is one."""
     if found.granted is None:
         return None
     contract = contract_name(registry.cloud, found.record.number)
@@ -88,7 +88,7 @@ def own_segment(registry: Registry, found: AskedContract) -> Subscribed | None:
 
 
 def segment_facts(record: Subscribed) -> Facts:
-    """What this cloud holds of a contract across clouds."""
+    """Return the facts of a segment of a contract across clouds."""
     return {
         "contract": record.contract,
         "generation": record.segment_generation,
@@ -99,6 +99,6 @@ def segment_facts(record: Subscribed) -> Facts:
 
 
 def foreign_publication(registry: Registry, name: str) -> Publication | None:
-    """A variable of another cloud that a segment brings here."""
+    """Return the variable of another cloud that a segment carries here, if there is one."""
     found = registry.foreign.values()
     return next((one for one in found if one.variable.name == name), None)

@@ -1,14 +1,31 @@
-"""Limited flooding in one cloud: asked by operators or by the parent, admitted, durable, ordered.
+"""Limited flooding in one cloud, requested by operators or by the parent (S0 A12).
 
-A flooded variable takes every channel of the cloud at its full rate, or at its divisor's, and every
-router carries it. Each router begins and ends on its own; one that floods sends at least what it
-would route, so existing subscribers miss nothing meanwhile (S0 A12).
+A flooded variable uses every channel of the cloud, at its full rate or one slot in `every`, and
+every router carries it. Routers begin and end flooding independently. A flooding router sends at
+least what it would forward on paths, so subscribers miss nothing meanwhile.
+
+Operator: `SetFlooding` is admitted, written and ordered. The answer is sent once all routers have
+confirmed, or after the deadline with the silent ones. `RemoveFlooding` is written and ordered
+likewise. A repeated command is answered as the first. A failed write refuses the command.
+
+Parent, for each variable and generation:
+
+- `ReserveFlooding`: capacity is reserved durably, then `FloodingReserved` is sent, or
+  `FloodingRefused`.
+- `CommitFlooding`: the reserved terms take effect; once routers have confirmed `FloodingCommitted`
+  is sent. Terms that were never reserved are admitted now, or refused. A commit that is whole lists
+  all floods of the parent, and ends the others.
+- `ReleaseFlooding`: the reservation ends.
+- `FloodingEnded` is sent when the variable is withdrawn in this cloud.
+
+A repeated message gets the same reply. After a failed write the session with the parent is closed;
+the parent repeats its messages after the next join, as it does after a restart of this broker.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from msgspec import structs
 
@@ -18,6 +35,7 @@ from gridstat.broker.flooding_pages import page_of
 from gridstat.broker.records.operations import FloodingSet
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.requests.request_checks import check_identifier
+from gridstat.broker.unit_of_work import no_op
 from gridstat.model.errors import (
     GridStatError,
     NoSuchVariable,
@@ -61,25 +79,30 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.allocation import Refusal
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operation import Applied
+    from gridstat.broker.segments.parent_session import ParentSession
     from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.model.cloud import EventChannel
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import RefusedOutcome
+    from gridstat.net.command.tree_messages import TreeMessageBase
 
 Facts = dict[str, Any]
 FloodingOrder: TypeAlias = ReserveFlooding | CommitFlooding | ReleaseFlooding
-"""What a parent says about flooding."""
+"""Messages about flooding from the parent."""
 FloodingMessage: TypeAlias = FloodingReserved | FloodingRefused | FloodingCommitted | FloodingEnded
-"""What it is told."""
+"""Messages about flooding to the parent."""
 
 
 class LeafFlooding:
-    """A repeated command is answered as the first: what it asks is then the case already."""
+    """Admits, writes and orders flooding; a repeated command gets the same answer."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, parent: ParentSession) -> None:
         self._context = context
-        self.tell_parent: Callable[[FloodingMessage], None] = _nobody
-        context.effects.flooding.add_listener(self)
+        self.parent = parent
+
+    def parent_handlers(self) -> dict[type[TreeMessageBase], Callable[[Any], None]]:
+        """Return the handlers of the parent's flooding messages, by message type."""
+        return dict.fromkeys(get_args(FloodingOrder), self.handle_order)
 
     # Operators.
 
@@ -93,12 +116,12 @@ class LeafFlooding:
                 self._answer(peer, command.request_id, self._listed(command.after))
 
     def _listed(self, after: str) -> Facts:
-        """What floods this cloud, and who asked for it."""
+        """Return a page of the variables that flood this cloud, with their requesters."""
         floods = self._context.registry.floods
-        return page_of(floods, after, lambda name: self._facts(floods[name]))
+        return page_of(floods, after, self._facts_of)
 
     def orphaned(self) -> list[FloodingSet]:
-        """At a start: without a parent nothing counts that one had said, and nobody will end it."""
+        """Return the ends of floods of a parent that the cloud, at a start, no longer has."""
         if self._context.settings.parent:
             return []
         return [
@@ -108,9 +131,9 @@ class LeafFlooding:
         ]
 
     def refusal_of(self, channel: EventChannel) -> Refusal | None:
-        """What stands in the way of a new channel; leaves no trace.
+        """Return why a new channel cannot be added, if so; changes nothing.
 
-        From its first moment on it would carry all that floods, and so load its routers.
+        The channel would carry all flooded variables from its first moment, and load its routers.
         """
         slow = slow_refusal((channel,))
         if slow is not None and self._context.registry.floods:
@@ -129,9 +152,9 @@ class LeafFlooding:
         before = self._known(command.name)
         terms = dict.fromkeys(modes, FloodTerm(0, every))
         after = structs.replace(before, own={**before.own, **terms})
-        no = self._refusal(after)
-        if no is not None:
-            self._refuse(peer, command.request_id, refused(no))
+        refusal = self._refusal(after)
+        if refusal is not None:
+            self._refuse(peer, command.request_id, refused(refusal))
             return
         self._commit(peer, command.request_id, after)
 
@@ -142,7 +165,7 @@ class LeafFlooding:
         self._commit(peer, command.request_id, after)
 
     def _known(self, name: str) -> FloodingSet:
-        """How the variable floods now; raises unless it is one of this cloud's, and steady."""
+        """Return how a variable of this cloud floods; raise if it is unknown or being changed."""
         registry = self._context.registry
         publication = registry.publications.get(name)
         if publication is None:
@@ -157,20 +180,29 @@ class LeafFlooding:
         return registry.floods.get(name) or FloodingSet(variable=publication.variable)
 
     def _commit(self, peer: str, request_id: int, after: FloodingSet) -> None:
-        def durable(_: Applied) -> None:
-            self._await_routers(partial(self._done, peer, request_id, after))
+        self._context.commit(
+            [after],
+            partial(self._written, peer, request_id, after),
+            partial(self._write_failed, peer, request_id),
+        )
 
-        def failed(reason: str) -> None:
-            error = Refused(f"nothing was changed: {reason}")
-            self._refuse(peer, request_id, refused(error))
+    def _written(self, peer: str, request_id: int, after: FloodingSet, _: Applied) -> None:
+        self._await_routers(partial(self._confirmed, peer, request_id, after))
 
-        self._context.commit([after], durable, failed)
+    def _write_failed(self, peer: str, request_id: int, reason: str) -> None:
+        error = Refused(f"nothing was changed: {reason}")
+        self._refuse(peer, request_id, refused(error))
 
-    def _done(self, peer: str, request_id: int, after: FloodingSet, seen: Confirmation) -> None:
+    def _confirmed(
+        self, peer: str, request_id: int, after: FloodingSet, seen: Confirmation
+    ) -> None:
         facts = self._facts(after)
         facts["unconfirmed"] = seen.silent
         facts["floodless"] = sorted(self._context.tables.without_flooding)
         self._answer(peer, request_id, facts)
+
+    def _facts_of(self, name: str) -> Facts:
+        return self._facts(self._context.registry.floods[name])
 
     def _facts(self, found: FloodingSet) -> Facts:
         depth = self._context.registry.tree.depth or 0
@@ -178,15 +210,15 @@ class LeafFlooding:
 
     # The parent.
 
-    def obey(self, order: FloodingOrder) -> None:
-        """Do what the parent says; whatever it says twice is answered twice alike."""
+    def handle_order(self, order: FloodingOrder) -> None:
+        """Carry out a message of the parent; a repeated message gets the same reply."""
         match order:
             case ReserveFlooding(flooded=flooded):
                 self._reserve(flooded)
             case CommitFlooding(flooded=many):
                 if order.is_whole:
-                    told = {each.variable: each.generation for each in many}
-                    self._forget_others(told, order.in_doubt)
+                    named = {each.variable: each.generation for each in many}
+                    self._end_unnamed(named, order.in_doubt)
                 for flooded in many:
                     self._commit_above(flooded)
             case ReleaseFlooding(name=name, generation=generation):
@@ -194,129 +226,149 @@ class LeafFlooding:
 
     def _reserve(self, flooded: FloodedVariable) -> None:
         name, generation = flooded.variable.name, flooded.generation
-        before = self._held(flooded)
-        told = partial(self._tell, FloodingReserved(term=0, name=name, generation=generation))
-        if self._is_gone(flooded):
-            gone = refused(NoSuchVariable(f"nobody publishes {name} any more"))
-            self._tell(FloodingRefused(term=0, name=name, generation=generation, refused=gone))
+        before = self._current(flooded)
+        reserved = FloodingReserved(term=0, name=name, generation=generation)
+        if self._is_withdrawn(flooded):
+            withdrawn = refused(NoSuchVariable(f"nobody publishes {name} any more"))
+            self._send_parent(
+                FloodingRefused(term=0, name=name, generation=generation, refused=withdrawn)
+            )
             return
         has_room = before.has_reserved(generation, flooded.terms)
         if has_room or before.has_committed(generation, flooded.terms):
-            told()
+            self._send_parent(reserved)
             return
         after = structs.replace(before, reserved=flooded.terms, reserved_generation=generation)
-        no = self._judged(after)
-        if no is not None:
-            self._tell(FloodingRefused(term=0, name=name, generation=generation, refused=no))
-        elif self._counts_for_another(flooded):
-            told()  # What counts stays until the parent has decided; that finds room again, or not.
+        refusal = self._refused_outcome(after)
+        if refusal is not None:
+            self._send_parent(
+                FloodingRefused(term=0, name=name, generation=generation, refused=refusal)
+            )
+        elif self._floods_other_publication(flooded):
+            # The flood of the other publication stays until the parent commits, which is then
+            # admitted anew.
+            self._send_parent(reserved)
         else:
-            self._write(after, told)
+            self._write(after, partial(self._send_parent_then, reserved))
 
     def _commit_above(self, flooded: FloodedVariable) -> None:
-        """What was reserved counts; what never was is judged now, and a refusal is told."""
+        """Put the parent's terms into effect, after admission if they were not reserved."""
         name, generation = flooded.variable.name, flooded.generation
-        before = self._held(flooded)
-        told = partial(self._tell, FloodingCommitted(term=0, name=name, generation=generation))
+        before = self._current(flooded)
+        committed = FloodingCommitted(term=0, name=name, generation=generation)
         is_held = before.has_reserved(generation, flooded.terms)
         after = structs.replace(before, above=flooded.terms, generation=generation)
         if before.reserved_generation == generation:
             after = after.released()
-        is_gone = self._is_gone(flooded) if flooded.terms else self._is_another(flooded)
-        if is_gone or after == before:
-            told()  # Of what is gone there is nothing left to do; the parent hears that too.
+        is_withdrawn = (
+            self._is_withdrawn(flooded) if flooded.terms else self._is_other_publication(flooded)
+        )
+        if is_withdrawn or after == before:
+            self._send_parent(committed)  # For a withdrawn variable there is nothing left to do.
             return
-        no = None if is_held else self._judged(after)
-        if no is not None:
-            self._tell(FloodingRefused(term=0, name=name, generation=generation, refused=no))
-            self._keep_common(before, flooded)
+        refusal = None if is_held else self._refused_outcome(after)
+        if refusal is not None:
+            self._send_parent(
+                FloodingRefused(term=0, name=name, generation=generation, refused=refusal)
+            )
+            self._keep_wanted(before, flooded)
             return
-        self._write(after, lambda: self._await_routers(lambda _: told()))
+        self._write(after, partial(self._send_parent_when_confirmed, committed))
 
-    def _keep_common(self, before: FloodingSet, flooded: FloodedVariable) -> None:
-        """There is no room for all that the parent wants; what it wants no more ends even so."""
+    def _keep_wanted(self, before: FloodingSet, flooded: FloodedVariable) -> None:
+        """End the terms that the parent no longer wants, though its new terms were refused."""
         common = dict(before.above.items() & flooded.terms.items())
         if common != before.above:
-            self._write(structs.replace(before, above=common), _nothing)
+            self._write(structs.replace(before, above=common), no_op)
 
     def _release(self, name: str, generation: int) -> None:
         found = self._context.registry.floods.get(name)
         if found is not None and found.reserved_generation == generation:
-            self._write(found.released(), _nothing)
+            self._write(found.released(), no_op)
 
-    def _forget_others(self, told: Mapping[StatusVariable, int], in_doubt: Collection[str]) -> None:
-        """Of what the parent did not name nothing counts, and nothing will.
+    def _end_unnamed(self, named: Mapping[StatusVariable, int], in_doubt: Collection[str]) -> None:
+        """End all floods of the parent that it did not name.
 
-        What is reserved stays only if it is just that which counts now, or may yet.
+        A reservation stays only if the parent has committed its generation, or may still do so.
         """
         for name, found in sorted(self._context.registry.floods.items()):
             after = found
-            if found.variable not in told:
+            if found.variable not in named:
                 after = structs.replace(after, above={}, generation=NO_GENERATION)
-            if name not in in_doubt and found.reserved_generation != told.get(found.variable):
+            if name not in in_doubt and found.reserved_generation != named.get(found.variable):
                 after = after.released()
             if after != found:
-                self._write(after, _nothing)
+                self._write(after, no_op)
 
-    def _held(self, flooded: FloodedVariable) -> FloodingSet:
-        """What is held of the variable; one that was published anew begins anew."""
+    def _current(self, flooded: FloodedVariable) -> FloodingSet:
+        """Return the flooding of a variable; a variable that was published anew has none."""
         found = self._context.registry.floods.get(flooded.variable.name)
-        if found is None or self._is_another(flooded):
+        if found is None or self._is_other_publication(flooded):
             return FloodingSet(variable=flooded.variable)
         return found
 
-    def _is_another(self, flooded: FloodedVariable) -> bool:
-        """Whether what is held under its name is of another publication.
+    def _is_other_publication(self, flooded: FloodedVariable) -> bool:
+        """Return whether the flood under this name belongs to another publication.
 
-        The parent may be speaking of one that is over. Such a word ends nothing and replaces
-        nothing, unless it says that its own is what floods from now on.
+        The parent's message may concern a publication that has ended. Such a message ends and
+        replaces nothing, unless it commits terms for its own publication.
         """
         found = self._context.registry.floods.get(flooded.variable.name)
         return found is not None and found.variable != flooded.variable
 
-    def _counts_for_another(self, flooded: FloodedVariable) -> bool:
+    def _floods_other_publication(self, flooded: FloodedVariable) -> bool:
         found = self._context.registry.floods.get(flooded.variable.name)
-        return self._is_another(flooded) and found is not None and bool(found.own or found.above)
+        return (
+            self._is_other_publication(flooded)
+            and found is not None
+            and bool(found.own or found.above)
+        )
 
-    def _is_gone(self, flooded: FloodedVariable) -> bool:
-        """Whether a variable of this cloud is no longer published, or is another; said if so."""
+    def _is_withdrawn(self, flooded: FloodedVariable) -> bool:
+        """Return whether a variable of this cloud was withdrawn; notify the parent if so."""
         registry, variable = self._context.registry, flooded.variable
         if variable.name.partition("/")[0] != registry.cloud:
             return False
         publication = registry.publications.get(variable.name)
         if publication is not None and publication.variable == variable:
             return False
-        self.flooding_ended(variable)
+        self.ended(variable)
         return True
 
-    def flooding_ended(self, variable: StatusVariable) -> None:
-        """Send the parent a FloodingEnded message for the variable."""
-        word = FloodingEnded(term=0, name=variable.name, variable_id=variable.variable_id)
-        self._tell(word)
+    def ended(self, variable: StatusVariable) -> None:
+        """Tell the parent that a variable of this cloud is no longer published."""
+        message = FloodingEnded(term=0, name=variable.name, variable_id=variable.variable_id)
+        self._send_parent(message)
 
-    def _tell(self, word: FloodingMessage) -> None:
-        self.tell_parent(structs.replace(word, term=self._context.registry.term))
+    def _send_parent(self, message: FloodingMessage) -> None:
+        self.parent.send(structs.replace(message, term=self._context.registry.term))
 
-    def _write(self, after: FloodingSet, then: Callable[[], None]) -> None:
-        """What cannot be written the parent has to say again: it does so at the next joining."""
+    def _send_parent_then(self, message: FloodingMessage, _: Applied | Confirmation) -> None:
+        self._send_parent(message)
 
-        def failed(reason: str) -> None:
-            error = StorageFailed(f"flooding could not be changed: {reason}")
-            self._context.close(f"broker/{self._context.settings.parent}", error)
+    def _send_parent_when_confirmed(self, message: FloodingMessage, _: Applied) -> None:
+        """Send a message to the parent once all routers have confirmed, or had their time."""
+        self._await_routers(partial(self._send_parent_then, message))
 
-        self._context.commit([after], lambda _: then(), failed)
+    def _write(self, after: FloodingSet, then: Callable[[Applied], None]) -> None:
+        self._context.commit([after], then, self._close_session)
+
+    def _close_session(self, reason: str) -> None:
+        """Close the session after a failed write: the parent repeats its messages at the next."""
+        error = StorageFailed(f"flooding could not be changed: {reason}")
+        self._context.close(f"broker/{self._context.settings.parent}", error)
 
     # Admission.
 
-    def _judged(self, after: FloodingSet) -> RefusedOutcome | None:
+    def _refused_outcome(self, after: FloodingSet) -> RefusedOutcome | None:
         try:
-            no = self._refusal(after)
+            refusal = self._refusal(after)
         except GridStatError as error:
             return refused(error)
-        return None if no is None else refused(no)
+        return None if refusal is None else refused(refusal)
 
     def _refusal(self, after: FloodingSet) -> Refusal | None:
-        """What stands in the way of it, on any channel of the cloud; leaves no trace."""
+        """Return what prevents flooding on any channel of the cloud, if so; changes nothing."""
         registry, reservations = self._context.registry, self._context.reservations
         variable = after.variable
         self._check(after)
@@ -332,12 +384,12 @@ class LeafFlooding:
         found = obstacles(resources, touched)
         reservations.take(old)
         reservations.give_back(new)
-        pressed = sorted(
+        back_pressured = sorted(
             number
             for number in resources.unusable_channels() - resources.down_channels()
             if number in touched.elements
         )
-        found += [back_pressure(resources, number) for number in pressed]
+        found += [back_pressure(resources, number) for number in back_pressured]
         return found[0].refusal() if found else None
 
     def _check(self, after: FloodingSet) -> None:
@@ -362,7 +414,7 @@ class LeafFlooding:
             )
 
     def _check_modes(self, after: FloodingSet) -> None:
-        """Refuse undefined modes that are new; those of an older release's journal may stay."""
+        """Refuse undefined modes that are new; modes from an older release's journal may stay."""
         before = self._context.registry.floods.get(after.variable.name)
         known = set() if before is None else before.modes
         check_modes_defined(after.modes - known, self._context.settings.modes_defined)
@@ -375,12 +427,12 @@ class LeafFlooding:
     def _answer(self, peer: str, request_id: int, facts: Facts) -> None:
         self._context.send(peer, OperatorAnswer(request_id=request_id, facts=facts))
 
-    def _refuse(self, peer: str, request_id: int, no: RefusedOutcome) -> None:
-        self._context.send(peer, OperatorAnswer(request_id=request_id, refused=no))
+    def _refuse(self, peer: str, request_id: int, refusal: RefusedOutcome) -> None:
+        self._context.send(peer, OperatorAnswer(request_id=request_id, refused=refusal))
 
 
 def flooding_facts(found: FloodingSet, depth: int, defined: Collection[int]) -> Facts:
-    """How a variable floods, mode by mode, and whose request that is."""
+    """Return the terms of a flooded variable by mode, and who requested each."""
     own = {mode: FloodTerm(depth, term.every) for mode, term in found.own.items()}
     return {
         "name": found.variable.name,
@@ -397,11 +449,3 @@ def flooding_facts(found: FloodingSet, depth: int, defined: Collection[int]) -> 
             for mode, term in in_force(own, found.above).items()
         ],
     }
-
-
-def _nothing() -> None:
-    """Nobody waits for it."""
-
-
-def _nobody(_: FloodingMessage) -> None:
-    """There is no parent, or none is there now: it asks again when it is."""

@@ -1,6 +1,7 @@
-"""What operators may do: change the cloud at run time, and look into it (S0 §3.8).
+"""Commands of operators: add and remove routers and channels, surveys, flooding (S0 §3.8).
 
-A repeated command is answered as the first, for what it asks is then the case already.
+A change is checked, written, and answered once it is durable; a failed write refuses it. A repeated
+command finds its change made, and is answered as the first.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class OperatorCommands:
-    """Nothing is removed while contracts or end-points depend on it."""
+    """Refuses to remove a router or channel while contracts or end-points depend on it."""
 
     def __init__(
         self,
@@ -68,29 +69,33 @@ class OperatorCommands:
         self._context = context
         self._flooding = flooding
         self._surveyor = surveyor
-        self.undefined_modes = surveyor.undefined_modes
-        self._accountant = CloudAccount(context, surveyor.counters)
+        self._account = CloudAccount(context, surveyor.counters)
         self._health = health
-        self.started_ns = 0
+        self._started_ns = 0
+
+    def begin(self) -> None:
+        """Start the clock of the uptime, and warn of contracts in undefined modes."""
+        self._surveyor.undefined_modes.look()
+        self._started_ns = self._context.now_ns
 
     def take(self, peer: str, command: OperatorCommand) -> None:
         try:
-            self._do(peer, command)
+            self._dispatch(peer, command)
         except GridStatError as error:
             self._refuse(peer, command.request_id, error)
 
     def survey(self) -> Facts:
-        return self._surveyor.survey(started_ns=self.started_ns)
+        return self._surveyor.survey(started_ns=self._started_ns)
 
     def ledgers(self) -> list[ReportedLedger]:
         return self._surveyor.ledgers()
 
-    def _do(self, peer: str, command: OperatorCommand) -> None:
+    def _dispatch(self, peer: str, command: OperatorCommand) -> None:
         match command:
             case Survey():
                 self._answer(peer, command.request_id, self.survey())
             case Account(after=after):
-                self._answer(peer, command.request_id, self._accountant.page(after))
+                self._answer(peer, command.request_id, self._account.page(after))
             case Explain():
                 self._answer(peer, command.request_id, self._surveyor.explain(command.name))
             case AddRouter():
@@ -114,7 +119,7 @@ class OperatorCommands:
             raise WrongCloud(f"router {router.name} is not of cloud {registry.cloud}")
         known = registry.routers.get(router.name)
         if known is not None and known != router:
-            raise LayoutError(f"router {router.name} is there already, and is another")
+            raise LayoutError(f"router {router.name} exists already, with other properties")
         if known is None:
             done = partial(self._done, peer, command.request_id, {"router": router.name})
             self._commit(peer, command.request_id, RouterAdded(router=router), done)
@@ -143,17 +148,21 @@ class OperatorCommands:
                 f"{', '.join(few_words([border.channel.label for border in borders]))}",
                 hint="remove them first, at the broker above this cloud that owns them",
             )
+        self._context.commit(
+            [RouterRemoved(name=name)],
+            partial(self._router_removed, peer, command),
+            partial(self._router_kept, peer, command),
+        )
 
-        def removed(_: Applied) -> None:
-            self._health.forget_router(name)
-            self._context.close(f"router/{name}", NoSuchRouter(f"router {name} was removed"))
-            self._answer(peer, command.request_id, {})
+    def _router_removed(self, peer: str, command: RemoveRouter, _: Applied) -> None:
+        name = command.name
+        self._health.forget_router(name)
+        self._context.close(f"router/{name}", NoSuchRouter(f"router {name} was removed"))
+        self._answer(peer, command.request_id, {})
 
-        def kept(reason: str) -> None:
-            self._health.absence_timed_out(name)  # Whoever was away before is away still.
-            self._failed(peer, command.request_id, reason)
-
-        self._context.commit([RouterRemoved(name=name)], removed, kept)
+    def _router_kept(self, peer: str, command: RemoveRouter, reason: str) -> None:
+        self._health.absence_timed_out(command.name)  # A router that was absent still is.
+        self._failed(peer, command.request_id, reason)
 
     def _add_channel(self, peer: str, command: AddChannel) -> None:
         registry, channel = self._context.registry, command.channel
@@ -164,7 +173,7 @@ class OperatorCommands:
         if known_id is not None:
             known = registry.channels[known_id]
             if replace(channel, channel_id=known.channel_id) != known:
-                raise LayoutError(f"channel {known.label} is there already, and is another")
+                raise LayoutError(f"channel {known.label} exists already, with other properties")
             self._answer(peer, command.request_id, _added(known))
             return
         if channel.channel_id == 0:
@@ -176,10 +185,10 @@ class OperatorCommands:
             )
         elif channel.channel_id in registry.channels:
             raise LayoutError(f"channel_id {channel.channel_id} is taken")
-        no = self._flooding.refusal_of(channel)
-        if no is not None:
+        refusal = self._flooding.refusal_of(channel)
+        if refusal is not None:
             self._context.send(
-                peer, OperatorAnswer(request_id=command.request_id, refused=refused(no))
+                peer, OperatorAnswer(request_id=command.request_id, refused=refused(refusal))
             )
             return
         done = partial(self._done, peer, command.request_id, _added(channel))
@@ -201,17 +210,21 @@ class OperatorCommands:
             raise StillInUse(
                 f"channel {label} carries {len(using)} subscriptions, or did a moment ago"
             )
+        self._context.commit(
+            [ChannelRemoved(channel_id=number)],
+            partial(self._channel_removed, peer, command.request_id, number),
+            partial(self._channel_kept, peer, command.request_id, number),
+        )
 
-        def removed(_: Applied) -> None:
-            self._health.forget_channel(number)
-            self._answer(peer, command.request_id, {})
+    def _channel_removed(self, peer: str, request_id: int, number: int, _: Applied) -> None:
+        self._health.forget_channel(number)
+        self._answer(peer, request_id, {})
 
-        def kept(reason: str) -> None:
-            if number in registry.channels and number in self._health.down_channels:
-                self._context.reservations.resources.mark_channel(number, is_up=False)
-            self._failed(peer, command.request_id, reason)
-
-        self._context.commit([ChannelRemoved(channel_id=number)], removed, kept)
+    def _channel_kept(self, peer: str, request_id: int, number: int, reason: str) -> None:
+        # The rollback has added the channel anew, as one that is up.
+        if number in self._context.registry.channels and number in self._health.down_channels:
+            self._context.reservations.resources.mark_channel(number, is_up=False)
+        self._failed(peer, request_id, reason)
 
     # Answers.
 

@@ -1,4 +1,4 @@
-"""The cloud at a glance and a variable in depth, as plain facts for people and JSON."""
+"""Surveys of the cloud, and explanations of one variable, as plain facts for people and JSON."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
     from gridstat.net.command.router_messages import ReportCounters
 
 LISTED_MAX: Final = 1_000
-"""Publications, and subscriptions, of one survey; totals count all of them."""
+"""Publications, and subscriptions, listed in one survey; totals count all of them."""
 
 Facts = dict[str, Any]
 ReportedLedger: TypeAlias = "tuple[int, str, str, LedgerEntry]"
-"""Subscription, subscriber, variable, and what the subscriber counted."""
+"""Subscription, subscriber, variable, and the ledger that the subscriber reported."""
 
 
 class Surveyor:
-    """Reads everything and changes nothing."""
+    """Reads the registry and changes nothing."""
 
     def __init__(
         self,
         context: BrokerContext,
-        router_desk: RouterSessions,
+        router_sessions: RouterSessions,
         health: RouterHealth,
         channel_plan: ChannelPlan,
     ) -> None:
         self._context = context
-        self._router_sessions = router_desk
+        self._router_sessions = router_sessions
         self._health = health
         self._channel_plan = channel_plan
         self.undefined_modes = UndefinedModes(context)
@@ -100,11 +100,11 @@ class Surveyor:
         }
 
     def counters(self) -> Mapping[str, ReportCounters]:
-        """What each router has reported last."""
+        """Return the last counters of each router."""
         return self._router_sessions.counters
 
     def ledgers(self) -> list[ReportedLedger]:
-        """Of every subscription that has reported one, however many there are."""
+        """Return the ledger of every subscription that has reported one."""
         registry = self._context.registry
         inside = [
             (found.record.subscription_id, found.record.subscriber, found.record.name, found.ledger)
@@ -119,7 +119,7 @@ class Surveyor:
         return [*inside, *across]
 
     def explain(self, name: str) -> Facts:
-        """All about one variable; raises `NoSuchVariable`."""
+        """Return all facts of one variable; raise `NoSuchVariable`."""
         registry = self._context.registry
         publication = registry.publications.get(name) or foreign_publication(registry, name)
         asked = [found for found in registry.tree.asked.values() if found.record.name == name]
@@ -153,19 +153,19 @@ class Surveyor:
     def _explained(self, found: Subscription) -> Facts:
         facts = contract_facts(self._context.reservations.allocator, found.record.subscription_id)
         refusals = [] if found.troubles else self._table_refusals(found)
-        undefined = self.undefined_modes.words(found.record.granted)
+        undefined = self.undefined_modes.remarks(found.record.granted)
         facts["degraded"] = [*facts["degraded"], *found.troubles, *refusals, *undefined]
         facts["state"] = self._state(found)
         facts["detection_ms"] = self._context.detection.on_paths(found.record.paths)
         if found.record.contract:
             facts["segment"] = segment_facts(found.record)
-        return facts | _told(found.ledger)
+        return facts | _with_ledger(found.ledger)
 
     def _asked_explained(self, found: AskedContract) -> Facts:
         facts = asked_explained(self._context.registry, found, self._context.detection)
         modes = () if found.granted is None else found.granted.granted
-        facts["degraded"] = [*facts.get("degraded", ()), *self.undefined_modes.words(modes)]
-        return facts | _told(found.ledger)
+        facts["degraded"] = [*facts.get("degraded", ()), *self.undefined_modes.remarks(modes)]
+        return facts | _with_ledger(found.ledger)
 
     def _table_refusals(self, found: Subscription) -> list[str]:
         routers = {name for path in found.record.paths for name in path.routers}
@@ -211,13 +211,13 @@ class Surveyor:
         channel = self._context.registry.channels[number]
         sending = self._router_sessions.counters.get(channel.from_router)
         receiving = self._router_sessions.counters.get(channel.to_router)
-        heard = {} if receiving is None else receiving.sources.get(number, {})
-        all_sent = heard.get("datagrams", 0) + heard.get("lost", 0)
+        received = {} if receiving is None else receiving.sources.get(number, {})
+        all_sent = received.get("datagrams", 0) + received.get("lost", 0)
         return {
             **channel_facts(self._context.reservations.resources, number),
             "is_up": number not in self._health.down_channels,
             "datagram_version": self._channel_plan.version(channel),
-            "loss_ratio": heard.get("lost", 0) / all_sent if all_sent else 0.0,
+            "loss_ratio": received.get("lost", 0) / all_sent if all_sent else 0.0,
             "counters": {} if sending is None else dict(sending.channels.get(number, {})),
         }
 
@@ -245,21 +245,21 @@ class Surveyor:
         }
 
     def _subscriptions(self) -> Iterator[Facts]:
-        """All contracts of our end-points, those with other clouds last."""
+        """Yield all contracts of our end-points, those with other clouds last."""
         registry = self._context.registry
         for found in registry.subscriptions.values():
             if not found.record.contract:
                 yield self._subscription(found)
         for asked in registry.tree.asked.values():
-            yield asked_facts(registry, asked, self._context.detection) | _told(asked.ledger)
+            yield asked_facts(registry, asked, self._context.detection) | _with_ledger(asked.ledger)
 
     def _segments(self) -> Iterator[Facts]:
         subscriptions = self._context.registry.subscriptions
         for held in self._context.registry.tree.segments.values():
             for number in held.values():
                 record = subscriptions[number].record
-                ways = [list(path.routers) for path in record.paths]
-                yield {"name": record.name, **segment_facts(record), "paths": ways}
+                paths = [list(path.routers) for path in record.paths]
+                yield {"name": record.name, **segment_facts(record), "paths": paths}
 
     def _subscription(self, found: Subscription) -> Facts:
         record = found.record
@@ -271,21 +271,21 @@ class Surveyor:
             "paths": [list(path.routers) for path in record.paths],
             "degraded": [*record.degraded, *found.troubles],
             "state": self._state(found),
-            **_told(found.ledger),
+            **_with_ledger(found.ledger),
         }
 
 
-def _told(ledger: LedgerEntry | None) -> Facts:
+def _with_ledger(ledger: LedgerEntry | None) -> Facts:
     return {"ledger": None if ledger is None else ledger_facts(ledger)}
 
 
 def ledger_facts(ledger: LedgerEntry) -> Facts:
-    """What a subscriber has counted, as plain values."""
+    """Return a subscriber's ledger as plain values."""
     facts = {name: getattr(ledger, name) for name in ledger.__struct_fields__}
     facts["paths"] = [path_facts(path) for path in ledger.paths]
     return facts
 
 
 def path_facts(path: PathEntry) -> Facts:
-    """What came by one path, as plain values."""
+    """Return the ledger of one path as plain values."""
     return {name: getattr(path, name) for name in path.__struct_fields__}

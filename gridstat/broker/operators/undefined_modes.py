@@ -1,12 +1,12 @@
-"""What a leaf broker holds in modes that are not defined: the journal of an older release has it.
+"""Contracts, patterns and floods in undefined modes, from the journal of an older release.
 
-Such contracts, patterns and floods stay as they are. Their part in an undefined mode is charged and
-never active, so operators are told: by a warning at the start, in the totals of a survey, and where
-a variable is explained.
+They stay as they are. Their part in an undefined mode is charged and never active, so operators see
+it: in a warning at the start, in the totals of a survey, and in the explanation of a variable.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from gridstat.model.qos import undefined_modes
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class UndefinedModes:
-    """Looks for them once, at the start: from then on nothing new is granted in such modes."""
+    """Finds them once, at the start; later requests for undefined modes are refused."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -26,30 +26,30 @@ class UndefinedModes:
         """Subscriptions and patterns that named undefined modes at the start."""
 
     def look(self) -> None:
-        """Find all of them, and warn of them."""
+        """Find all of them, and log a warning."""
         registry = self._context.registry
-        modes: set[int] = set()
-
-        def unknown(asked: Iterable[int]) -> bool:
-            found = self._of(asked)
-            modes.update(found)
-            return bool(found)
-
-        subscriptions = {number for number, asked in self._subscriptions() if unknown(asked)}
-        patterns = {number for number, held in registry.patterns.items() if unknown(held.qos.modes)}
-        floods = sum(unknown(held.modes) for held in registry.floods.values())
-        self._numbers = subscriptions | patterns
+        subscriptions = {
+            number: found for number, asked in self._subscriptions() if (found := self._of(asked))
+        }
+        patterns = {
+            number: found
+            for number, held in registry.patterns.items()
+            if (found := self._of(held.qos.modes))
+        }
+        floods = [found for held in registry.floods.values() if (found := self._of(held.modes))]
+        self._numbers = {*subscriptions, *patterns}
+        modes = set(chain(*subscriptions.values(), *patterns.values(), *floods))
         if modes:
             self._context.warn(
                 "modes_not_defined",
                 modes=",".join(map(str, sorted(modes))),
                 subscriptions=len(subscriptions),
                 patterns=len(patterns),
-                floods=floods,
+                floods=len(floods),
             )
 
     def count(self) -> int:
-        """How many subscriptions, patterns and floods name undefined modes now."""
+        """Return the number of subscriptions, patterns and floods that name undefined modes now."""
         registry = self._context.registry
         held = 0
         for number in self._numbers:
@@ -61,8 +61,8 @@ class UndefinedModes:
                 held += bool(self._of(record.qos.modes))
         return held + sum(bool(self._of(one.modes)) for one in registry.floods.values())
 
-    def words(self, modes: Iterable[int]) -> list[str]:
-        """What `gridstat explain` says of a contract."""
+    def remarks(self, modes: Iterable[int]) -> list[str]:
+        """Return the remarks of `gridstat explain` on a contract."""
         return [
             f"mode {mode} is not defined: what was granted for it never counts"
             for mode in self._of(modes)
@@ -72,7 +72,7 @@ class UndefinedModes:
         return undefined_modes(modes, self._context.settings.modes_defined)
 
     def _subscriptions(self) -> Iterator[tuple[int, Iterable[int]]]:
-        """All contracts by their numbers, with their modes; segments are among them."""
+        """Yield the numbers and modes of all contracts and segments."""
         registry = self._context.registry
         for number, found in registry.subscriptions.items():
             yield number, found.record.qos.modes

@@ -1,4 +1,5 @@
-"""What end-points ask for: attach, publish, subscribe, change, look up; and what they are told.
+"""Requests of end-points: attach, publish, subscribe, change, look up; their answers and notices.
 
-Start at `requests.py`, where every request comes in; each of the others answers one family of them.
+Start at `request_intake.py`, which checks every request; each of the other modules decides one
+family of requests.
 """

@@ -1,4 +1,4 @@
-"""Which part of the broker does what an end-point asks."""
+"""Dispatch of the commands of end-points to the parts of the broker that decide them."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommandDispatcher:
-    """`joins` says whether a request goes on that was begun before the broker's last start."""
+    """`joins` returns whether a request continues one from before the broker's last start."""
 
     attachments: EndPointAttachments
     subscriptions: Subscriptions
     contract_changes: ContractChanges
     publications: Publications
     publication_changes: PublicationChanges
-    enquiries: Queries
-    hearing: FloodListeners
+    queries: Queries
+    flood_listeners: FloodListeners
     joins: Callable[[Request], bool]
 
-    def do(
+    def dispatch(
         self,
         edge: str,
         request: Request,
         command: EndPointCommand,
         facts: CertificateFacts | None,
     ) -> None:
-        """Raises what refuses it."""
+        """Decide a command, or raise the error that refuses it."""
         if self.joins(request):
             return
         match command:
@@ -77,17 +77,17 @@ class CommandDispatcher:
             case Detach():
                 self.attachments.detach(request, command)
             case FindVariables() | ResolveName() | ReportLedger() | ListenToFloods():
-                self._enquire(request, command)
+                self._dispatch_query(request, command)
 
-    def _enquire(
+    def _dispatch_query(
         self, request: Request, command: FindVariables | ResolveName | ReportLedger | ListenToFloods
     ) -> None:
         match command:
             case FindVariables():
-                self.enquiries.find(request, command)
+                self.queries.find(request, command)
             case ResolveName():
-                self.enquiries.resolve(request, command)
+                self.queries.resolve(request, command)
             case ReportLedger():
-                self.enquiries.keep_ledger(request, command)
+                self.queries.keep_ledger(request, command)
             case ListenToFloods():
-                self.hearing.hear(request, command)
+                self.flood_listeners.listen(request, command)

@@ -1,4 +1,14 @@
-"""Live contracts end or change: unsubscribe one or all, and change a quality in place (S0 A6)."""
+"""Unsubscribe, and changes of the quality of live contracts (S0 A6).
+
+Unsubscribe: the journal writes the ends and the answer, the routers confirm the removal of the
+paths or the deadline passes, and the answer is sent.
+
+Change: changes of one contract are served one at a time, in the order of arrival. The new quality
+is allocated beside the old one; a refusal leaves the contract as it was. `Moved` and the answer are
+written, and `PathMoves` waits for the routers. The answer is sent when the new paths are up, or
+after the deadline with the names of the silent routers. A failed write refuses the request. After a
+restart a repeated request finds its kept answer, and the move continues from the journal.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +44,16 @@ if TYPE_CHECKING:
 
 
 class ChangesElsewhere(Protocol):
-    """How contracts across clouds change."""
+    """Changer of contracts with other clouds (`segments/remote_contracts.py`)."""
 
     def change(self, request: Request, command: ChangeSubscription) -> None: ...
 
 
 class ContractChanges:
-    """Only its subscriber changes or ends a contract; a refused change leaves it as it was."""
+    """A contract is changed or ended only by its subscriber.
+
+    `_waiting` has an entry for each contract with a change under way: the changes queued behind it.
+    """
 
     def __init__(
         self,
@@ -59,9 +72,9 @@ class ContractChanges:
         endpoint = self._context.registry.endpoints[request.endpoint]
         outcomes: list[Outcome] = [DoneOutcome()]
         if command.subscription_ids:
-            going = self._named(endpoint, command.subscription_ids)
+            going = self._ids_to_end(endpoint, command.subscription_ids)
             outcomes = [
-                DoneOutcome() if number in going else refused(_unknown(endpoint.name, number))
+                DoneOutcome() if number in going else refused(_unknown_error(endpoint.name, number))
                 for number in command.subscription_ids
             ]
         else:
@@ -73,20 +86,16 @@ class ContractChanges:
             return
         body = encode_outcomes(outcomes)
         answered = Answered(endpoint=endpoint.name, request_id=request.request_id, body=body)
-
-        def when_durable(_: Applied) -> None:
-            self._context.tables.await_confirmations(
-                ending.routers,
-                lambda _: self._requests.send(request, body),
-                deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-            )
-
-        self._requests.commit(request, [*ending.operations, answered], when_durable)
+        self._requests.commit(
+            request,
+            [*ending.operations, answered],
+            partial(self._requests.send_when_confirmed, request, body, ending.routers),
+        )
 
     def change(self, request: Request, command: ChangeSubscription) -> None:
-        """Changes of one contract are made one after another, each answered before the next.
+        """Begin a change, or queue it behind the one under way.
 
-        Raises `ModeNotDefined` at once: no other change can make such a one right.
+        Raises `ModeNotDefined` before queueing: no earlier change can make such a request valid.
         """
         check_modes_defined(command.qos.modes, self._context.settings.modes_defined)
         if command.subscription_id in self._context.registry.tree.asked:
@@ -97,35 +106,35 @@ class ContractChanges:
             waiting.append((request, command))
             return
         self._waiting[command.subscription_id] = deque()
-        self._change_and_go_on(request, command)
+        self._start(request, command)
 
-    def _change_and_go_on(self, request: Request, command: ChangeSubscription) -> None:
+    def _start(self, request: Request, command: ChangeSubscription) -> None:
         try:
             is_under_way = self._change(request, command)
         except GridStatError as error:
             self._requests.refuse(request, error)
             is_under_way = False
         if not is_under_way:
-            self._go_on(command.subscription_id)
+            self._start_next(command.subscription_id)
 
-    def _go_on(self, subscription_id: int) -> None:
+    def _start_next(self, subscription_id: int) -> None:
         waiting = self._waiting[subscription_id]
         if waiting:
-            self._change_and_go_on(*waiting.popleft())
+            self._start(*waiting.popleft())
         else:
             del self._waiting[subscription_id]
 
     def _change(self, request: Request, command: ChangeSubscription) -> bool:
-        """Whether an answer is still to come; raises what refuses it."""
-        if self._is_homeless(request.endpoint, command.subscription_id):
-            raise _without_paths(command.subscription_id)
+        """Return whether the answer follows later; raise the error that refuses the change."""
+        if self._has_no_path(request.endpoint, command.subscription_id):
+            raise _no_path_error(command.subscription_id)
         found = self._context.registry.subscriptions.get(command.subscription_id)
         if (
             found is None
             or found.record.subscriber != request.endpoint
-            or found.record.contract  # The number of a segment is nobody's business.
+            or found.record.contract  # The number of a segment belongs to no end-point.
         ):
-            raise _unknown(request.endpoint, command.subscription_id)
+            raise _unknown_error(request.endpoint, command.subscription_id)
         old = found.record
         allocated = self._context.reservations.change(self._request(found, command))
         if isinstance(allocated, Refusal):
@@ -145,29 +154,32 @@ class ContractChanges:
         self._context.commit_applied(
             applied,
             [moved, answered],
-            partial(self._when_changed, request, old, new, body),
-            partial(self._when_failed, request, command.subscription_id),
+            partial(self._change_written, request, old, new, body),
+            partial(self._change_failed, request, command.subscription_id),
         )
         return True
 
-    def _when_failed(self, request: Request, subscription_id: int, reason: str) -> None:
+    def _change_failed(self, request: Request, subscription_id: int, reason: str) -> None:
         self._requests.fail(request)(reason)
-        self._go_on(subscription_id)
+        self._start_next(subscription_id)
 
-    def _when_changed(
+    def _change_written(
         self, request: Request, old: Subscribed, new: Subscribed, body: bytes, _: Applied
     ) -> None:
-        def told(silent: list[str]) -> None:
-            found = self._context.registry.subscriptions.get(new.subscription_id)
-            if not silent or found is None:
-                self._requests.send(request, body)
-            else:
-                words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
-                outcome = granted(new, found.variable, words, detection=self._context.detection)
-                self._requests.answer(request, (outcome,))
-            self._go_on(new.subscription_id)
+        self._moves.follow(old, new, partial(self._answer_change, request, new, body))
 
-        self._moves.follow(old, new, told)
+    def _answer_change(
+        self, request: Request, new: Subscribed, body: bytes, silent: list[str]
+    ) -> None:
+        """Answer once the new paths are up, or with the names of the silent routers."""
+        found = self._context.registry.subscriptions.get(new.subscription_id)
+        if not silent or found is None:
+            self._requests.send(request, body)
+        else:
+            remarks = tuple(f"router {name} has not confirmed its part yet" for name in silent)
+            outcome = granted(new, found.variable, remarks, detection=self._context.detection)
+            self._requests.answer(request, (outcome,))
+        self._start_next(new.subscription_id)
 
     def _request(self, found: Subscription, command: ChangeSubscription) -> AllocationRequest:
         registry = self._context.registry
@@ -181,22 +193,22 @@ class ContractChanges:
             subscriber=found.record.subscriber,
         )
 
-    def _has(self, endpoint: EndPoint, number: int) -> bool:
+    def _owns(self, endpoint: EndPoint, number: int) -> bool:
         registry = self._context.registry
         if number in registry.tree.asked_by.get(endpoint.name, ()):
             return True
         if number in endpoint.subscriptions:
             return not registry.subscriptions[number].record.contract
-        return self._is_homeless(endpoint.name, number)
+        return self._has_no_path(endpoint.name, number)
 
-    def _is_homeless(self, endpoint: str, number: int) -> bool:
-        homeless = self._context.registry.homeless.get(number)
-        return homeless is not None and homeless.subscriber == endpoint and not homeless.contract
+    def _has_no_path(self, endpoint: str, number: int) -> bool:
+        pathless = self._context.registry.homeless.get(number)
+        return pathless is not None and pathless.subscriber == endpoint and not pathless.contract
 
-    def _named(self, endpoint: EndPoint, numbers: Iterable[int]) -> set[int]:
-        """What ends with these, each once: a pattern with all that it has caught."""
+    def _ids_to_end(self, endpoint: EndPoint, numbers: Iterable[int]) -> set[int]:
+        """Return the contracts and patterns to end; a pattern ends with its matched contracts."""
         named = set(numbers)
-        going = {number for number in named - endpoint.patterns if self._has(endpoint, number)}
+        going = {number for number in named - endpoint.patterns if self._owns(endpoint, number)}
         patterns = named & endpoint.patterns
         if patterns:
             caught = self._context.registry.contracts_by_pattern(endpoint)
@@ -204,13 +216,13 @@ class ContractChanges:
         return going
 
 
-def _unknown(endpoint: str, number: int) -> NoSuchSubscription:
+def _unknown_error(endpoint: str, number: int) -> NoSuchSubscription:
     return NoSuchSubscription(f"{endpoint} has no subscription {number}")
 
 
-def _without_paths(number: int) -> RedundancyNotSatisfiable:
+def _no_path_error(number: int) -> RedundancyNotSatisfiable:
     return RedundancyNotSatisfiable(
         f"subscription {number} has no path at the moment, since the cloud has lost a router or "
         "channel of it; it stays as it was",
-        hint="change it once the cloud has told of its new paths, or unsubscribe",
+        hint="change it after the notice of its new paths, or unsubscribe",
     )

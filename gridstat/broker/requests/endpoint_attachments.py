@@ -1,4 +1,19 @@
-"""End-points come and go: attach, link loss, restart, grace time, detach (S0 A2, A22, A23)."""
+"""Attachments of end-points: attach, loss, restart, grace time, detach (S0 A2, A22, A23).
+
+An end-point is in one of these states:
+
+- attached: it has a session with at least one of its edges.
+- absent: it has a session with none. It keeps its contracts and variables for the grace time, and
+  an Attach of the same process (incarnation) resumes them.
+- ended: by Detach, or when the grace time is over. Its contracts and variables end, and subscribers
+  to its variables receive `Unpublished`.
+
+An Attach of another process ends the subscriptions of the first one; its publications are dormant
+until they are published again, and end after the grace time. Every Attach and Detach is answered
+once it is durable and its edge routers have confirmed, or had their time. A failed write refuses
+the request and leaves the end-point where it was; a failed end is tried again by a timer. After a
+restart of the broker the grace times begin anew.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +40,6 @@ from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import AttachedOutcome, DoneOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.registry import Attachment, EndPoint
@@ -34,6 +47,7 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.request_intake import Request, RequestIntake
     from gridstat.broker.tables.channel_plan import ChannelPlan
+    from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.net.command.endpoint_messages import Attach, Detach
     from gridstat.net.command.endpoint_signatures import CertificateFacts
 
@@ -46,7 +60,7 @@ EDGE_WAS_RESTARTED: Final = 4
 
 
 class EndPointAttachments:
-    """One live process a name; an absent one keeps what it has for the grace time."""
+    """At most one live process has a name; an absent one keeps its state for the grace time."""
 
     def __init__(
         self,
@@ -63,7 +77,7 @@ class EndPointAttachments:
         self._channel_plan = channel_plan
 
     def attach(self, request: Request, edge: str, command: Attach, facts: CertificateFacts) -> None:
-        """Raises what refuses it."""
+        """Attach an end-point, or raise the error that refuses it."""
         registry = self._context.registry
         endpoint = registry.endpoints.get(request.endpoint)
         self._check(request.endpoint, edge, command, endpoint)
@@ -102,26 +116,21 @@ class EndPointAttachments:
             self._notices.repeat(request.endpoint, edge, lost_ns=since_ns)
 
     def detach(self, request: Request, _: Detach) -> None:
-        """Leave; an unknown end-point never gets here."""
+        """End an end-point, which is known: others are answered at the intake."""
         endpoint = self._context.registry.endpoints[request.endpoint]
         ending = Ending()
         ending.end(self._context.registry, endpoint, request_id=request.request_id)
-        then = partial(
-            self._when_ended,
-            endpoint.name,
-            ending,
-            lambda: self._requests.answer(request, (DoneOutcome(),)),
-        )
+        then = partial(self._when_ended, endpoint.name, ending, request)
         self._requests.commit(request, ending.operations, then)
 
-    # What ends with time.
+    # Timers.
 
-    def grace_is_over(self, name: str) -> None:
+    def grace_ended(self, name: str) -> None:
         endpoint = self._context.registry.endpoints.get(name)
         if endpoint is None or endpoint.lost_ns is None:
             return
         if endpoint.is_up:
-            # An attachment is on its way to the disk, and may fail there.
+            # An attachment is being written, and may fail.
             self._context.set_timer(GRACE_TIMER + name, self._context.settings.retry_after_ns)
             return
         left_ns = endpoint.lost_ns + self._context.settings.grace_ns - self._context.now_ns
@@ -134,11 +143,11 @@ class EndPointAttachments:
         self._context.commit(
             ending.operations,
             partial(self._when_ended, name, ending, None),
-            self._retry(GRACE_TIMER + name),
+            partial(self._retry, GRACE_TIMER + name),
         )
 
-    def dormancy_is_over(self, name: str) -> None:
-        """Publications that a restarted publisher has not published again end."""
+    def dormancy_ended(self, name: str) -> None:
+        """End the publications that a restarted publisher has not published again."""
         endpoint = self._context.registry.endpoints.get(name)
         if endpoint is None:
             return
@@ -149,14 +158,14 @@ class EndPointAttachments:
         if ending.operations:
             self._context.commit(
                 ending.operations,
-                partial(self._tell, ending),
-                self._retry(DORMANT_TIMER + name),
+                partial(self._push_notices, ending),
+                partial(self._retry, DORMANT_TIMER + name),
             )
 
     def resume(self) -> None:
-        """After a start: dormant publications have the whole grace time again.
+        """Begin the grace times anew, after a start.
 
-        Nobody is at an edge that the broker's file has lost, and the other edges are awaited.
+        End-points lose their sessions with edges that are no longer in the broker's file.
         """
         registry = self._context.registry
         for name, endpoint in sorted(registry.endpoints.items()):
@@ -169,8 +178,9 @@ class EndPointAttachments:
             else:
                 self._presence.edge_is_down(edge)
 
-    def _retry(self, timer: str) -> Callable[[str], None]:
-        return lambda _: self._context.set_timer(timer, self._context.settings.retry_after_ns)
+    def _retry(self, timer: str, _: str) -> None:
+        """Set a timer again whose end could not be written."""
+        self._context.set_timer(timer, self._context.settings.retry_after_ns)
 
     # Attaching.
 
@@ -183,13 +193,15 @@ class EndPointAttachments:
         if edge not in registry.routers or edge not in registry.reports:
             raise NoSuchRouter(f"router {edge} is being removed, or has not reported yet")
         if registry.routers[edge].role is not RouterRole.EDGE:
-            raise NotAuthorised(f"rule edge: {edge} is no edge router, so nobody attaches to it")
+            raise NotAuthorised(
+                f"rule edge: {edge} is no edge router, so no end-point can attach to it"
+            )
         check_receiver(command, of=name)
         if endpoint is None:
             if len(registry.endpoints) >= quotas.endpoints_max:
                 raise QuotaReached(f"the cloud has {quotas.endpoints_max} end-points already")
         elif endpoint.incarnation != command.incarnation:
-            self._check_silence(endpoint, edge)
+            self._check_first_process(endpoint, edge)
         elif edge in endpoint.attachments:
             if (
                 endpoint.subscriptions
@@ -208,17 +220,17 @@ class EndPointAttachments:
                     hint="detach first, or attach again to one of those",
                 )
 
-    def _check_silence(self, endpoint: EndPoint, edge: str) -> None:
-        """A second process takes a name over only when nothing is heard of the first.
+    def _check_first_process(self, endpoint: EndPoint, edge: str) -> None:
+        """Raise if the first process of a name is alive at another edge than the forwarding one.
 
-        At the edge that forwards it the first is gone: an edge has one session a name.
+        At the forwarding edge the first process is gone: an edge has one session a name.
         """
         for other, attachment in sorted(endpoint.attachments.items()):
             is_there = attachment.is_up and not attachment.is_doubtful
             if other != edge and is_there and self._context.tables[other].is_connected:
                 raise EndPointExists(
                     f"another process is attached as {endpoint.name}, by {other}",
-                    hint="end it, take another name, or wait until its session is found silent",
+                    hint="end it, take another name, or wait until its session is lost",
                 )
 
     def _attached(
@@ -282,7 +294,7 @@ class EndPointAttachments:
         request: Request,
         body: bytes,
         routers: set[str],
-        _: Applied,
+        applied: Applied,
         *,
         is_other_process: bool,
     ) -> None:
@@ -293,38 +305,38 @@ class EndPointAttachments:
             )
         endpoint = self._context.registry.endpoints.get(request.endpoint)
         if endpoint is not None:
-            self._presence.judge(endpoint)
-            self._presence.look_later(endpoint)
-        self._context.tables.await_confirmations(
-            routers,
-            lambda _: self._requests.send(request, body),
-            deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-        )
+            self._presence.update_grace(endpoint)
+            self._presence.settle_later(endpoint)
+        self._requests.send_when_confirmed(request, body, routers, applied)
 
     def _when_not_attached(self, request: Request, reason: str) -> None:
-        """The disk is full: the end-point is where it was, and as absent as it was."""
+        """Refuse an attachment that was not written; the end-point is as absent as it was."""
         endpoint = self._context.registry.endpoints.get(request.endpoint)
         if endpoint is not None:
-            self._presence.judge(endpoint)
+            self._presence.update_grace(endpoint)
         self._requests.fail(request)(reason)
 
     # Ending.
 
     def _when_ended(
-        self, name: str, ending: Ending, answer: Callable[[], None] | None, applied: Applied
+        self, name: str, ending: Ending, request: Request | None, applied: Applied
     ) -> None:
-        self._tell(ending, applied)
+        """Notify subscribers of an end; answer the Detach that requested it, if there was one."""
+        self._push_notices(ending, applied)
         self._notices.forget(name)
-        if name not in self._context.registry.endpoints:  # Else it is back, and these are its own.
+        if name not in self._context.registry.endpoints:  # Else it is back with its own timers.
             self._context.cancel_timer(GRACE_TIMER + name)
             self._context.cancel_timer(DORMANT_TIMER + name)
-        if answer is not None:
+        if request is not None:
             self._context.tables.await_confirmations(
                 ending.routers,
-                lambda _: answer(),
+                partial(self._answer_detach, request),
                 deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
             )
 
-    def _tell(self, ending: Ending, _: Applied) -> None:
+    def _answer_detach(self, request: Request, _: Confirmation) -> None:
+        self._requests.answer(request, (DoneOutcome(),))
+
+    def _push_notices(self, ending: Ending, _: Applied) -> None:
         for subscriber, notice in ending.notices:
             self._notices.push(subscriber, notice)

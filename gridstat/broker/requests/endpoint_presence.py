@@ -1,4 +1,12 @@
-"""Where end-points are: sessions with edges that come and go, and edges that do themselves."""
+"""Presence of end-points at edges: their sessions, and the sessions of the edges themselves.
+
+An edge reports the sessions of its end-points (`AttachmentChanged`, `ReportRouter.attached`). An
+end-point whose last session is lost gets the grace timer; a session that is found again cancels it.
+When the session of an edge itself with the broker is lost, its end-points count as present until
+AWAY_TIMER fires after the grace time; while the broker itself is cut off the timer runs anew.
+After the last session change SETTLED_TIMER lets recovery move the contracts of the end-point.
+Losses are facts: a failed write does not undo them.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +26,33 @@ AWAY_TIMER: Final = "away/"
 
 
 class EndPointPresence:
-    """The grace time of an end-point runs exactly while it is at no edge."""
+    """The grace timer of an end-point runs exactly while it has a session with no edge."""
 
     def __init__(self, context: BrokerContext, notices: Notices) -> None:
         self._context = context
         self._notices = notices
         self._edge_lost_ns: dict[str, int] = {}
-        self._gone: set[tuple[str, str]] = set()
-        """Edges and the end-points that were at them; a fact that no failed write undoes."""
+        self._lost: set[tuple[str, str]] = set()
+        """Pairs of edge and end-point whose session is lost; no failed write undoes a loss."""
 
     def session_lost(self, edge: str, name: str) -> None:
-        """An edge says that an end-point's session is gone; only an attachment brings it back."""
+        """Record that an edge has lost an end-point's session; only an attachment restores it."""
         registry = self._context.registry
         if name in registry.endpoints or name in registry.retired:
-            self._gone.add((edge, name))
+            self._lost.add((edge, name))
         endpoint = registry.endpoints.get(name)
         if endpoint is not None and edge in endpoint.attachments:
-            self._see_down(endpoint, edge)
-            self.look_later(endpoint)
+            self._mark_down(endpoint, edge)
+            self.settle_later(endpoint)
 
     def session_found(self, edge: str, name: str) -> None:
-        """An edge says that an end-point has a session; whose it is, its attachment will tell."""
-        self._gone.discard((edge, name))
+        """Record that an edge has a session with an end-point; its Attach says of which process."""
+        self._lost.discard((edge, name))
 
     def attached_again(self, edge: str, name: str, incarnation: str) -> None:
-        """A request to attach was repeated by a later session: the end-point is there, after all.
+        """Record the session by which an end-point repeated a request to attach.
 
-        The first session may have broken between the two.
+        The session of the first request may have broken in between.
         """
         endpoint = self._context.registry.endpoints.get(name)
         if (
@@ -53,51 +61,51 @@ class EndPointPresence:
             and edge in endpoint.attachments
         ):
             self.session_found(edge, name)
-            self._see_up(endpoint, edge)
+            self._mark_up(endpoint, edge)
 
-    def undone(self) -> None:
-        """Decisions were taken back; who has gone meanwhile is gone from what is back, too."""
+    def rolled_back(self) -> None:
+        """Apply known losses to attachments that a failed write has brought back."""
         registry = self._context.registry
-        self._gone = {
+        self._lost = {
             (edge, name)
-            for edge, name in self._gone
+            for edge, name in self._lost
             if name in registry.endpoints or name in registry.retired
         }
-        for edge, name in sorted(self._gone):
+        for edge, name in sorted(self._lost):
             endpoint = registry.endpoints.get(name)
             if endpoint is not None and edge in endpoint.attachments:
-                self._see_down(endpoint, edge)
+                self._mark_down(endpoint, edge)
 
     def edge_reported(self, edge: str, attached: tuple[str, ...], *, is_new: bool) -> None:
-        """An edge has a new session; at most the end-points that it names are still at it.
+        """Take the end-points that an edge names at the start of its session; the others are lost.
 
-        Those that it names and that have ended meanwhile are sent away, so that they attach anew.
+        End-points that it names and that have ended meanwhile are detached, and attach anew.
         """
         self._context.cancel_timer(AWAY_TIMER + edge)
-        there = frozenset() if is_new else frozenset(attached)
-        for name in sorted(there & self._context.registry.retired.keys()):
+        present = frozenset() if is_new else frozenset(attached)
+        for name in sorted(present & self._context.registry.retired.keys()):
             if name not in self._context.registry.endpoints:
-                self._send_away(edge, name)
+                self._detach(edge, name)
         lost_ns = self._edge_lost_ns.pop(edge, 0)
         for name in sorted(self._context.registry.attached_to.get(edge, ())):
             endpoint = self._context.registry.endpoints[name]
-            if name in there:
+            if name in present:
                 self.session_found(edge, name)
-                self._see_up(endpoint, edge)
+                self._mark_up(endpoint, edge)
                 endpoint.attachments[edge].is_doubtful = True
                 self._notices.repeat(name, edge, lost_ns=lost_ns)
             else:
                 self.session_lost(edge, name)
 
     def edge_lost(self, edge: str) -> None:
-        """An edge's own session is gone; what is pushed to its end-points waits for the next."""
+        """Start the timer of an edge without a session; notices wait for its next session."""
         self._edge_lost_ns[edge] = self._context.now_ns
         self._context.set_timer(AWAY_TIMER + edge, self._context.settings.grace_ns)
 
-    def edge_stays_away(self, edge: str) -> None:
-        """Nobody has called it silent, and yet it is away so long that its end-points are too.
+    def edge_is_absent(self, edge: str) -> None:
+        """Take the sessions of an edge as lost that has had no session for the grace time.
 
-        Not while no router at all has a session: then it is the broker that is away.
+        While no router at all has a session the broker itself is cut off, and the timer runs anew.
         """
         tables, routers = self._context.tables, self._context.registry.routers
         if edge in routers and tables[edge].is_connected:
@@ -106,16 +114,16 @@ class EndPointPresence:
             self._context.set_timer(AWAY_TIMER + edge, self._context.settings.grace_ns)
             return
         self._context.note("edge_stays_away", edge=edge)
-        self._leave(edge)
+        self._lose_sessions(edge)
 
     def edge_is_down(self, edge: str) -> None:
-        self._leave(edge)
+        self._lose_sessions(edge)
 
-    def _leave(self, edge: str) -> None:
+    def _lose_sessions(self, edge: str) -> None:
         for name in sorted(self._context.registry.attached_to.get(edge, ())):
             self.session_lost(edge, name)
 
-    def _send_away(self, edge: str, name: str) -> None:
+    def _detach(self, edge: str, name: str) -> None:
         error = NotAttached(f"{name} is not attached to {edge} any more; attach anew")
         order = DetachEndPoint(
             term=self._context.registry.term,
@@ -125,26 +133,26 @@ class EndPointPresence:
         )
         self._context.send_router(edge, order)
 
-    def _see_up(self, endpoint: EndPoint, edge: str) -> None:
+    def _mark_up(self, endpoint: EndPoint, edge: str) -> None:
         was_up = endpoint.attachments[edge].is_up
         endpoint.attachments[edge].is_up = True
-        self.judge(endpoint)
+        self.update_grace(endpoint)
         if not was_up:
-            self.look_later(endpoint)
+            self.settle_later(endpoint)
 
-    def _see_down(self, endpoint: EndPoint, edge: str) -> None:
+    def _mark_down(self, endpoint: EndPoint, edge: str) -> None:
         endpoint.attachments[edge].is_up = False
-        self.judge(endpoint)
+        self.update_grace(endpoint)
 
-    def look_later(self, endpoint: EndPoint) -> None:
-        """Whoever leaves or comes back to several edges does so one by one: wait for the last."""
+    def settle_later(self, endpoint: EndPoint) -> None:
+        """Set the timer after which recovery looks at the contracts of an end-point."""
         if endpoint.publications or endpoint.subscriptions:
             self._context.set_timer(
                 SETTLED_TIMER + endpoint.name, self._context.settings.settle_after_ns
             )
 
-    def judge(self, endpoint: EndPoint) -> None:
-        """Let the grace time begin or end, as the end-point is somewhere or nowhere."""
+    def update_grace(self, endpoint: EndPoint) -> None:
+        """Start or cancel the grace timer, as the end-point has sessions or none."""
         if endpoint.is_up and endpoint.lost_ns is not None:
             endpoint.lost_ns = None
             self._context.cancel_timer(GRACE_TIMER + endpoint.name)

@@ -1,7 +1,8 @@
-"""End-points that hear everything that floods at their edges, while they are registered for it."""
+"""Registration of end-points that receive every variable flooded at their edges."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.records.operations import FloodListenerSet
@@ -11,23 +12,24 @@ from gridstat.net.command.endpoint_messages import FoundOutcome
 
 if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
+    from gridstat.broker.records.operation import Applied
     from gridstat.broker.requests.request_intake import Request, RequestIntake
     from gridstat.net.command.endpoint_messages import ListenToFloods
 
-HEARING_MAX: Final = 64
-"""End-points of one cloud that hear all that floods."""
-EDGE_HEARING_MAX: Final = 4
-"""And of one edge: it copies every flooded event to each of them, and is charged for none."""
+LISTENERS_MAX: Final = 64
+"""Listeners of one cloud."""
+EDGE_LISTENERS_MAX: Final = 4
+"""Listeners at one edge, which copies every flooded event to each and is charged for none."""
 
 
 class FloodListeners:
-    """Asked again, it is answered with what floods by then; nothing else changes."""
+    """A repeated request changes nothing, and is answered with the variables that flood by then."""
 
     def __init__(self, context: BrokerContext, requests: RequestIntake) -> None:
         self._context = context
         self._requests = requests
 
-    def hear(self, request: Request, command: ListenToFloods) -> None:
+    def listen(self, request: Request, command: ListenToFloods) -> None:
         registry = self._context.registry
         endpoint = registry.endpoints[request.endpoint]
         before = registry.flood_listeners.get(endpoint.name)
@@ -36,11 +38,11 @@ class FloodListeners:
         edges = [edge for edge, found in endpoint.attachments.items() if found.host]
         if any(ports) and not (all(ports) and edges):
             raise LayoutError(
-                f"{endpoint.name} names no place at which it could hear anything",
+                f"{endpoint.name} has no address at which it could receive flooded variables",
                 hint="attach with a host, and name both ports of a receiver",
             )
-        if any(ports) and before is None and len(registry.flood_listeners) >= HEARING_MAX:
-            raise QuotaReached(f"{HEARING_MAX} end-points hear all that floods already")
+        if any(ports) and before is None and len(registry.flood_listeners) >= LISTENERS_MAX:
+            raise QuotaReached(f"{LISTENERS_MAX} end-points listen to all floods already")
         known = {} if before is None else before.channels
         wanted = sorted(edges) if all(ports) else []
         for edge in wanted:
@@ -56,15 +58,18 @@ class FloodListeners:
         if after == before or (before is None and not wanted):
             self._answer(request)
         else:
-            self._requests.commit(request, [after], lambda _: self._answer(request))
+            self._requests.commit(request, [after], partial(self._written, request))
+
+    def _written(self, request: Request, _: Applied) -> None:
+        self._answer(request)
 
     def _check_edge(self, edge: str) -> None:
         hearing = self._context.registry.flood_listeners
         names = sorted(name for name, found in hearing.items() if edge in found.channels)
-        if len(names) >= EDGE_HEARING_MAX:
+        if len(names) >= EDGE_LISTENERS_MAX:
             raise QuotaReached(
-                f"{len(names)} end-points hear all that floods at {edge} already, which is the "
-                f"most for one edge: {', '.join(names[:EDGE_HEARING_MAX])}",
+                f"{len(names)} end-points listen to all floods at {edge} already, which is the "
+                f"most for one edge: {', '.join(names[:EDGE_LISTENERS_MAX])}",
                 hint="attach to another edge, or subscribe to what is needed",
             )
 

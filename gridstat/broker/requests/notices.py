@@ -1,7 +1,7 @@
-"""Notices to end-points, by way of every edge where they are at the moment.
+"""Notices to end-points, sent through every edge at which they have a session.
 
-A notice may come twice, once by each edge, and means the same then. What was said while nobody
-was there, or shortly before a session broke, is said again when the end-point is back.
+An end-point can receive a notice twice, once through each edge, with the same meaning. Notices that
+were sent while it was absent, or shortly before a session broke, are repeated when it is back.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import Notice
 
 KEPT_BYTES_MAX: Final = 1_048_576
-"""Of the notices of one end-point."""
+"""Size of the kept notices of one end-point."""
 DOUBTFUL_NS: Final = 10 * NS_PER_S
-"""What was sent so long before a loss may have been lost with it."""
+"""Time before the loss of a session in which sent notices may have been lost with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A notice that may have to be said again; about a contract only while that lives."""
+    """Notice that may have to be repeated; one about a contract only while the contract lives."""
 
     sent_ns: int
     subscription_id: int | None
@@ -44,8 +44,8 @@ class _Kept:
 
 
 @dataclass(slots=True)
-class _Shelf:
-    """The last notices of one end-point, bounded in number and in bytes."""
+class _KeptNotices:
+    """Last notices of one end-point, bounded in number and in bytes."""
 
     notices: deque[_Kept] = field(default_factory=deque)
     size_bytes: int = 0
@@ -58,11 +58,11 @@ class _Shelf:
 
 
 class Notices:
-    """Keeps the last few notices of each end-point; an older one makes room and is lost."""
+    """Sends notices, and keeps the last of each end-point; older ones are dropped."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self._kept: dict[str, _Shelf] = {}
+        self._kept: dict[str, _KeptNotices] = {}
         self._number = 0
 
     def push(self, name: str, notice: Notice) -> None:
@@ -75,7 +75,7 @@ class Notices:
         body = encode_notice(notice)
         kept = self._kept.get(name)
         if kept is None:
-            kept = self._kept[name] = _Shelf()
+            kept = self._kept[name] = _KeptNotices()
         kept.add(
             _Kept(self._context.now_ns, _contract_of(notice), body),
             notices_max=self._context.settings.notices_kept_max,
@@ -84,17 +84,17 @@ class Notices:
             self._send(name, edge, body)
 
     def repeat(self, name: str, edge: str, *, lost_ns: int) -> None:
-        """The end-point is back at this edge; its sessions had been lost at `lost_ns`."""
+        """Repeat the notices of an end-point that is back; its sessions broke at `lost_ns`."""
         registry = self._context.registry
         live = registry.subscriptions.keys() | registry.tree.asked_by.get(name, set())
-        shelf = self._kept.get(name)
-        for kept in () if shelf is None else shelf.notices:
+        all_kept = self._kept.get(name)
+        for kept in () if all_kept is None else all_kept.notices:
             is_live = kept.subscription_id is None or kept.subscription_id in live
             if is_live and kept.sent_ns >= lost_ns - DOUBTFUL_NS:
                 self._send(name, edge, kept.body)
 
     def forget(self, name: str) -> None:
-        """The end-point is gone, or another process that remembers none of it."""
+        """Drop the notices of an end-point that has ended, or is another process now."""
         self._kept.pop(name, None)
 
     def _send(self, name: str, edge: str, body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Answers and notices as end-points read them: made from contracts, refusals and errors."""
+"""Encoding of answers and notices, from contracts, refusals and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import Outcome
 
 ANSWER_BYTES_MAX: Final = 786_432
-"""Of the outcomes of one request, so that an answer always fits into a frame."""
+"""Size of the outcomes of one request; an answer always fits into a frame."""
 
 WORDS_MAX: Final = 100
 
@@ -42,7 +42,7 @@ def encode_outcomes(outcomes: Iterable[Outcome]) -> bytes:
 
 
 def join_outcomes(encoded: Iterable[bytes]) -> bytes:
-    """As `encode_outcomes`, of outcomes that `encode_outcome` has made bytes of."""
+    """Encode an answer from outcomes that `encode_outcome` has encoded."""
     return _ENCODER.encode(_EncodedOutcomes(tuple([msgspec.Raw(one) for one in encoded])))
 
 
@@ -51,12 +51,12 @@ def encode_notice(notice: Notice) -> bytes:
 
 
 def encode_outcome(outcome: Outcome) -> bytes:
-    """One of several, so that their size is known before all of them are there."""
+    """Encode one of several outcomes; its size is known before the others are decided."""
     return _ENCODER.encode(outcome)
 
 
 def few_words(words: Sequence[str]) -> tuple[str, ...]:
-    """The first of them and how many there are beside, so that an answer fits into a frame."""
+    """Return the first remarks and the number of the others; an answer must fit into a frame."""
     if len(words) <= WORDS_MAX:
         return tuple(words)
     return (*words[:WORDS_MAX], f"and {len(words) - WORDS_MAX} more")
@@ -82,9 +82,9 @@ def granted(
     detection: Detection,
     down: Iterable[int] | None = None,
 ) -> GrantedOutcome:
-    """A contract as it stands, with what keeps it below its grant at the moment.
+    """Return a contract as it stands, with the troubles that keep it below its grant.
 
-    `down` are the indices of the paths that do not work; None where nobody has looked.
+    `down` are the indices of the paths that do not work; None if that was not examined.
     """
     return GrantedOutcome(
         subscription_id=record.subscription_id,

@@ -1,12 +1,36 @@
-"""A grant leaves once its paths are up; what cannot be set up is refused and taken back.
+"""Grants between the decision and the answer: one recorded state a request (S0 A4).
 
-After `subscriptions.py` has decided and the disk has it, the routers have the word (S0 A4).
+`subscriptions.py` decides a Subscribe. From then on `PendingGrants` holds it, under a token:
+
+- WRITING: the journal writes the contracts and the answer. If the write fails, the request is
+  refused with `StorageFailed`.
+- CONFIRMING: the routers of all paths have their orders and confirm them (`TableChanged`). If all
+  confirm, the answer is sent. A router that is absent, silent until `confirm_within_ns`, or that
+  refuses a row leads to one of the next two states.
+- REROUTING: the journal writes other paths, around a router that refuses a row, and an answer
+  with these paths. Then the request is CONFIRMING again.
+- REDUCING: the journal writes an answer that refuses the contracts without any confirmed path,
+  which end, and grants the others with a remark. Then this answer is sent.
+- RETRYING: the journal failed while REROUTING or REDUCING. No answer is sent, because the one in
+  the journal grants paths that are not up. After `retry_after_ns` the request is CONFIRMING again.
+
+A Subscribe that is repeated after its answer was kept goes through two states of its own:
+
+- REPEATING: the kept answer waits until all earlier operations are durable.
+- RECONFIRMING: the routers of the granted paths confirm, and the kept answer is sent. After the
+  deadline the wait begins again, for as long as no path is up: nobody knows whether the answer was
+  sent before a restart, so nothing is revoked.
+
+The end-point repeats an unanswered request. A restart of the broker loses this table and keeps the
+journal, so a repeated request then finds its kept answer, and is REPEATING.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -15,83 +39,294 @@ from gridstat.broker.records.operations import Answered, Moved, Unsubscribed
 from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
 from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable, RouterFull
-from gridstat.net.command.endpoint_messages import GrantedOutcome
+from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
 from gridstat.net.command.frames import decode_outcomes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Set
+    from collections.abc import Iterable, Sequence, Set
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
+    from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.request_intake import Request, RequestIntake
     from gridstat.broker.routers.path_moves import PathMoves
     from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.model.errors import GridStatError
     from gridstat.net.command.endpoint_messages import Outcome
 
-OWED_TIMER: Final = "owed"
+GRANT_RETRY_TIMER: Final = "owed"
+
+
+class GrantState(Enum):
+    """Event that a pending grant waits for; the module's docstring explains each."""
+
+    WRITING = auto()
+    CONFIRMING = auto()
+    REROUTING = auto()
+    REDUCING = auto()
+    RETRYING = auto()
+    REPEATING = auto()
+    RECONFIRMING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer to a Subscribe: its outcomes, their bytes, and the contracts that must be up."""
+
+    body: bytes
+    outcomes: Sequence[Outcome] = ()
+    records: Sequence[Subscribed] = ()
+
+
+@dataclass(slots=True)
+class PendingGrant:
+    """Request whose answer is not sent yet.
+
+    `reply` is the answer in the journal. `revised` is the answer that the journal is writing in its
+    place, and `moves` are the old and new generations of the contracts that it moves.
+    """
+
+    token: int
+    request: Request
+    state: GrantState
+    reply: Reply
+    matched: Sequence[Subscribed] = ()
+    revised: Reply | None = None
+    moves: Sequence[tuple[Subscribed, Subscribed]] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The journal holds the operations of the present state."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFailed:
+    """The journal does not hold them, and their effects are undone."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """All routers have confirmed but the silent ones, which are absent or out of time."""
+
+    silent: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDue:
+    """The retry timer has fired."""
+
+
+GrantEvent: TypeAlias = Written | WriteFailed | Confirmed | RetryDue
+
+
+class RefusalReplacement(Protocol):
+    """Planner of paths around routers that refuse a row (`path_replacement.py`)."""
+
+    def around_refusals(self, record: Subscribed) -> Subscribed | None: ...
 
 
 class PendingGrants:
-    """`_owed` are the requests whose answer the disk did not take; it is tried again."""
+    """`_pending` holds every request that is decided and not answered, by token."""
 
     def __init__(
         self,
         context: BrokerContext,
         requests: RequestIntake,
+        notices: Notices,
         moves: PathMoves,
-        way_round: Callable[[Subscribed], Subscribed | None],
+        replacement: RefusalReplacement,
     ) -> None:
         self._context = context
         self._requests = requests
+        self._notices = notices
         self._moves = moves
-        self._way_round = way_round
-        self._owed: list[Callable[[], None]] = []
+        self._replacement = replacement
+        self._token_last = 0
+        self._pending: dict[int, PendingGrant] = {}
+        self._retrying: list[int] = []
+
+    def commit(
+        self,
+        request: Request,
+        reply: Reply,
+        matched: Sequence[Subscribed],
+        applied: Applied,
+        operations: Sequence[Operation],
+    ) -> None:
+        """Write a decision, and send its answer once the paths of `reply.records` are up."""
+        grant = self._add(request, GrantState.WRITING, reply, matched)
+        self._write(grant, applied, operations)
 
     def await_paths(
         self, request: Request, body: bytes, outcomes: list[Outcome], direct: list[Subscribed]
     ) -> None:
-        """Answer with `body` once every router has confirmed `direct`, and in part if they do not.
+        """Send a durable answer once the paths of `direct` are up."""
+        reply = Reply(body, outcomes, direct)
+        self._await_routers(self._add(request, GrantState.CONFIRMING, reply))
 
-        What has a path up without the routers that are away does not wait for those.
-        """
+    def repeat(self, request: Request, body: bytes) -> None:
+        """Send a kept answer again, once it is durable and the paths that it grants are up."""
+        grant = self._add(request, GrantState.REPEATING, Reply(body))
+        if self._context.pending_count:
+            self._write(grant, Applied(), ())
+        else:
+            self._advance(grant.token, Written())
 
-        def confirmed(waiting: Confirmation) -> None:
-            live = self._context.registry.subscriptions
-            is_whole = all(
-                record.subscription_id in live and not self._refusing(record) for record in direct
+    def retry(self) -> None:
+        """Continue the requests whose answer the journal could not take."""
+        tokens, self._retrying = self._retrying, []
+        for token in tokens:
+            self._advance(token, RetryDue())
+
+    def notify_matched(self, matched: Iterable[Subscribed]) -> None:
+        """Notify subscribers of contracts that patterns matched, each once its paths are up."""
+        for record in matched:
+            self._context.tables.await_confirmations(
+                routers_of((record,)),
+                partial(self._push_matched, record),
+                deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
+                judge=partial(_are_up, (record,)),
             )
-            if is_whole and not waiting.silent:
-                self._requests.send(request, body)
-                return
-            silent = set(waiting.silent)
-            if not self._lead_round(request, outcomes, direct, silent):
-                later = partial(self.await_paths, request, body, outcomes, direct)
-                self._answer_in_part(request, outcomes, direct, silent, later)
 
-        def judge(silent: Set[str]) -> bool:
-            return all(has_confirmed_path(record, silent) for record in direct)
+    def states(self) -> list[GrantState]:
+        """Return the states of all pending grants, the oldest first."""
+        return [grant.state for grant in self._pending.values()]
 
-        self._context.tables.await_confirmations(
-            routers_of(direct),
-            confirmed,
-            deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-            judge=judge,
-        )
+    # States.
 
-    def _lead_round(
+    def _advance(self, token: int, event: GrantEvent) -> None:
+        # A grant waits for one event at a time, so each token is used once a state.
+        grant = self._pending[token]
+        match grant.state, event:
+            case GrantState.WRITING, Written():
+                self.notify_matched(grant.matched)
+                self._await_routers(grant)
+            case GrantState.WRITING | GrantState.REPEATING, WriteFailed(reason=reason):
+                del self._pending[token]
+                self._requests.fail(grant.request)(reason)
+            case GrantState.CONFIRMING, Confirmed(silent=silent):
+                self._answer_or_revise(grant, silent)
+            case GrantState.REROUTING, Written():
+                self._follow_moves(grant)
+                self._revise(grant)
+                self._await_routers(grant)
+            case GrantState.REDUCING, Written():
+                self._revise(grant)
+                self._send(grant)
+            case GrantState.REROUTING | GrantState.REDUCING, WriteFailed():
+                grant.state, grant.revised, grant.moves = GrantState.RETRYING, None, ()
+                self._retrying.append(token)
+                self._context.set_timer(GRANT_RETRY_TIMER, self._context.settings.retry_after_ns)
+            case GrantState.RETRYING, RetryDue():
+                self._await_routers(grant)
+            case GrantState.REPEATING, Written():
+                self._await_routers_again(grant)
+            case GrantState.RECONFIRMING, Confirmed(silent=silent):
+                self._answer_or_wait(grant, silent)
+            case _:
+                raise AssertionError(f"{event} in state {grant.state.name}")
+
+    def _add(
         self,
         request: Request,
-        outcomes: list[Outcome],
-        direct: list[Subscribed],
-        silent: set[str],
-    ) -> bool:
-        """Whether contracts that would be refused for a router's row go another way instead."""
+        state: GrantState,
+        reply: Reply,
+        matched: Sequence[Subscribed] = (),
+    ) -> PendingGrant:
+        self._token_last += 1
+        grant = PendingGrant(self._token_last, request, state, reply, matched)
+        self._pending[grant.token] = grant
+        return grant
+
+    def _write(
+        self, grant: PendingGrant, applied: Applied, operations: Sequence[Operation]
+    ) -> None:
+        self._context.commit_applied(
+            applied,
+            operations,
+            partial(self._written, grant.token),
+            partial(self._write_failed, grant.token),
+        )
+
+    def _written(self, token: int, _: Applied) -> None:
+        self._advance(token, Written())
+
+    def _write_failed(self, token: int, reason: str) -> None:
+        self._advance(token, WriteFailed(reason))
+
+    def _confirmed(self, token: int, confirmation: Confirmation) -> None:
+        self._advance(token, Confirmed(frozenset(confirmation.silent)))
+
+    def _answer_or_revise(self, grant: PendingGrant, silent: Set[str]) -> None:
+        if not silent and self._are_confirmed(grant.reply.records):
+            self._send(grant)
+        elif not self._reroute(grant, silent):
+            self._reduce(grant, silent)
+
+    def _answer_or_wait(self, grant: PendingGrant, silent: Set[str]) -> None:
+        if _are_up(grant.reply.records, silent):
+            self._send(grant)
+        else:
+            self._await_routers_again(grant)
+
+    def _follow_moves(self, grant: PendingGrant) -> None:
+        for old, new in grant.moves:
+            self._moves.follow(old, new, _no_notice)
+
+    def _await_routers(self, grant: PendingGrant) -> None:
+        if not grant.reply.records:
+            self._send(grant)
+            return
+        grant.state = GrantState.CONFIRMING
+        self._await_confirmations(grant)
+
+    def _await_routers_again(self, grant: PendingGrant) -> None:
+        """Wait for the contracts of a kept answer that live and have not moved.
+
+        A contract that has moved is confirmed by its move.
+        """
+        live = self._context.registry.subscriptions
+        records = [
+            found.record
+            for outcome in decode_outcomes(grant.reply.body).outcomes
+            if isinstance(outcome, GrantedOutcome)
+            and (found := live.get(outcome.subscription_id)) is not None
+            and not found.record.generation
+        ]
+        grant.state = GrantState.RECONFIRMING
+        grant.reply = Reply(grant.reply.body, (), records)
+        self._await_confirmations(grant)
+
+    def _await_confirmations(self, grant: PendingGrant) -> None:
+        # Contracts with a path that avoids the absent routers do not wait for those routers.
+        records = grant.reply.records
+        self._context.tables.await_confirmations(
+            routers_of(records),
+            partial(self._confirmed, grant.token),
+            deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
+            judge=partial(_are_up, records),
+        )
+
+    def _send(self, grant: PendingGrant) -> None:
+        del self._pending[grant.token]
+        self._requests.send(grant.request, grant.reply.body)
+
+    def _revise(self, grant: PendingGrant) -> None:
+        assert grant.revised is not None
+        grant.reply, grant.revised, grant.moves = grant.revised, None, ()
+
+    # Answers that differ from the decision.
+
+    def _reroute(self, grant: PendingGrant, silent: Set[str]) -> bool:
+        """Move contracts that a router refuses to carry; False if no contract can be moved."""
         live = self._context.registry.subscriptions
         applied = Applied()
         moved: dict[int, tuple[Subscribed, Subscribed]] = {}
         operations: list[Operation] = []
-        for old in direct:
+        for old in grant.reply.records:
             refusing = self._refusing(old)
             if (
                 not refusing
@@ -99,118 +334,70 @@ class PendingGrants:
                 or has_confirmed_path(old, silent | refusing)
             ):
                 continue
-            new = self._way_round(old)
+            new = self._replacement.around_refusals(old)
             if new is not None:
                 moved[old.subscription_id] = old, new
                 operations.append(Moved(subscription=new, until_retired=True))
                 self._context.effects.apply(operations[-1], applied)
         if not moved:
             return False
-        changed = [
+        outcomes = [
             granted(moved[number][1], live[number].variable, detection=self._context.detection)
             if isinstance(outcome, GrantedOutcome) and (number := outcome.subscription_id) in moved
             else outcome
-            for outcome in outcomes
+            for outcome in grant.reply.outcomes
         ]
-        body = encode_outcomes(changed)
-        answered = Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
-        self._context.effects.apply(answered, applied)
-        records = [moved.get(old.subscription_id, (old, old))[1] for old in direct]
-
-        def go_on(_: Applied) -> None:
-            for old, new in moved.values():
-                self._moves.follow(old, new, _nobody)
-            self.await_paths(request, body, changed, records)
-
-        self._context.commit_applied(
-            applied,
-            [*operations, answered],
-            go_on,
-            partial(self._owe, partial(self.await_paths, request, body, outcomes, direct)),
-        )
+        records = [moved.get(old.subscription_id, (old, old))[1] for old in grant.reply.records]
+        # The first answer stays valid until the journal holds the second.
+        grant.state = GrantState.REROUTING
+        grant.moves = tuple(moved.values())
+        grant.revised = Reply(encode_outcomes(outcomes), outcomes, records)
+        self._write_revised(grant, applied, operations)
         return True
 
-    def again(self, request: Request, body: bytes) -> None:
-        """A kept answer is asked for again: not sent before what it grants is up.
+    def _reduce(self, grant: PendingGrant, silent: Set[str]) -> None:
+        """Grant the contracts that work without the silent and refusing routers; end the others.
 
-        Whether it was sent before is not known after a restart, so nothing is taken back here.
+        A grant without a confirmed path would promise events that do not come. A silent router
+        drops the paths of an ended contract when it returns. A contract that has ended meanwhile,
+        together with its variable, is refused too.
         """
         live = self._context.registry.subscriptions
-        records = [
-            found.record
-            for outcome in decode_outcomes(body).outcomes
-            if isinstance(outcome, GrantedOutcome)
-            and (found := live.get(outcome.subscription_id)) is not None
-            and not found.record.generation  # PathMoves look after themselves.
-        ]
-
-        def judge(silent: Set[str]) -> bool:
-            return all(has_confirmed_path(record, silent) for record in records)
-
-        def confirmed(waiting: Confirmation) -> None:
-            if judge(set(waiting.silent)):
-                self._requests.send(request, body)
-            else:
-                self.again(request, body)
-
-        self._context.tables.await_confirmations(
-            routers_of(records),
-            confirmed,
-            deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-            judge=judge,
-        )
-
-    def _answer_in_part(
-        self,
-        request: Request,
-        outcomes: list[Outcome],
-        direct: list[Subscribed],
-        silent: set[str],
-        later: Callable[[], None],
-    ) -> None:
-        """Some routers kept silent or refused: what works without them is granted, and says so.
-
-        A contract of which no path is up would be a promise without a stream, so it is refused and
-        taken back; the silent router drops it when it returns. One that has ended meanwhile, with
-        its variable, was never granted. While the disk takes none of this nobody is answered: the
-        answer that it has would grant what is not up.
-        """
-        live = self._context.registry.subscriptions
+        records = grant.reply.records
+        refusing = {record.subscription_id: self._refusing(record) for record in records}
         dead = {
             record.subscription_id
-            for record in direct
+            for record in records
             if record.subscription_id not in live
-            or not has_confirmed_path(record, silent | self._refusing(record))
+            or not has_confirmed_path(record, silent | refusing[record.subscription_id])
         }
-        refusing = {record.subscription_id: self._refusing(record) for record in direct}
-        changed = [self._in_part(outcome, dead, silent, refusing) for outcome in outcomes]
-        body = encode_outcomes(changed)
-        operations: list[Operation] = [
-            *(Unsubscribed(subscription_id=number) for number in sorted(dead)),
-            Answered(endpoint=request.endpoint, request_id=request.request_id, body=body),
+        outcomes = [
+            self._reduced(outcome, dead, silent, refusing) for outcome in grant.reply.outcomes
         ]
-        self._context.commit(
-            operations, lambda _: self._requests.send(request, body), partial(self._owe, later)
-        )
+        grant.state = GrantState.REDUCING
+        grant.revised = Reply(encode_outcomes(outcomes), outcomes)
+        applied = Applied()
+        operations: list[Operation] = [
+            Unsubscribed(subscription_id=number) for number in sorted(dead)
+        ]
+        for operation in operations:
+            self._context.effects.apply(operation, applied)
+        self._write_revised(grant, applied, operations)
 
-    def _owe(self, later: Callable[[], None], _: str) -> None:
-        self._owed.append(later)
-        self._context.set_timer(OWED_TIMER, self._context.settings.retry_after_ns)
+    def _write_revised(
+        self, grant: PendingGrant, applied: Applied, operations: list[Operation]
+    ) -> None:
+        assert grant.revised is not None
+        request, body = grant.request, grant.revised.body
+        answered = Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
+        self._context.effects.apply(answered, applied)
+        self._write(grant, applied, [*operations, answered])
 
-    def answer_owed(self) -> None:
-        """Look again at what could not be answered; its routers may have confirmed meanwhile."""
-        owed, self._owed = self._owed, []
-        for answer in owed:
-            answer()
-
-    def _refusing(self, record: Subscribed) -> set[str]:
-        return self._context.tables.refusing(record.variable_id, routers_of((record,)))
-
-    def _in_part(
+    def _reduced(
         self,
         outcome: Outcome,
         dead: set[int],
-        silent: set[str],
+        silent: Set[str],
         refusing_of: dict[int, set[str]],
     ) -> Outcome:
         if not isinstance(outcome, GrantedOutcome):
@@ -223,11 +410,11 @@ class PendingGrants:
                 return refused(self._cannot_carry(outcome, min(refusing)))
             return refused(self._not_confirmed(outcome, silent))
         here = sorted(refusing | silent & {name for path in outcome.paths for name in path.routers})
-        words = tuple(f"router {name} has not confirmed its part yet" for name in here)
-        return msgspec.structs.replace(outcome, degraded=(*outcome.degraded, *words))
+        remarks = tuple(f"router {name} has not confirmed its part yet" for name in here)
+        return msgspec.structs.replace(outcome, degraded=(*outcome.degraded, *remarks))
 
-    def _not_confirmed(self, outcome: GrantedOutcome, silent: set[str]) -> GridStatError:
-        """Why no path of an outcome is up: its routers kept silent, or refuse their tables."""
+    def _not_confirmed(self, outcome: GrantedOutcome, silent: Set[str]) -> GridStatError:
+        """Return the refusal of an outcome whose routers are silent, or refuse their tables."""
         here = silent & {name for path in outcome.paths for name in path.routers}
         refusals = {name: self._context.tables[name].refusal for name in sorted(here)}
         for name, reason in refusals.items():
@@ -244,6 +431,31 @@ class PendingGrants:
         reason = self._context.tables[router].refused[outcome.variable.variable_id]
         return RouterFull(f"router {router} cannot carry {outcome.variable.name}: {reason}")
 
+    def _refusing(self, record: Subscribed) -> set[str]:
+        return self._context.tables.refusing(record.variable_id, routers_of((record,)))
 
-def _nobody(_: list[str]) -> None:
-    """The subscriber is answered when all of its request is up."""
+    def _are_confirmed(self, records: Iterable[Subscribed]) -> bool:
+        """Return whether all contracts still live, and no router refuses a row of them."""
+        live = self._context.registry.subscriptions
+        return all(
+            record.subscription_id in live and not self._refusing(record) for record in records
+        )
+
+    def _push_matched(self, record: Subscribed, confirmation: Confirmation) -> None:
+        found = self._context.registry.subscriptions.get(record.subscription_id)
+        if found is None:
+            return
+        unconfirmed = sorted(self._refusing(record).union(confirmation.silent))
+        remarks = tuple(f"router {name} has not confirmed its part yet" for name in unconfirmed)
+        outcome = granted(record, found.variable, remarks, detection=self._context.detection)
+        notice = Matched(pattern_id=record.pattern_id, granted=outcome)
+        self._notices.push(record.subscriber, notice)
+
+
+def _are_up(records: Iterable[Subscribed], silent: Set[str]) -> bool:
+    """Return whether each contract has a path that avoids the silent routers."""
+    return all(has_confirmed_path(record, silent) for record in records)
+
+
+def _no_notice(_: list[str]) -> None:
+    """Send no notice of a move: the answer to the request reports the new paths."""

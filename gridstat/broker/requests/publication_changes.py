@@ -1,8 +1,17 @@
-"""A variable changes its period from an announced slot, without a gap.
+"""Change of the period of a variable, from an announced slot and without a gap.
 
-It gets a new identifier, its subscriptions get paths for that one, and only when all routers have
-confirmed is the first slot of the new period announced, to the publisher and to the subscribers.
-The old identifier is carried until the last old event has certainly arrived.
+A change passes these states, each durable before the next:
+
+- moved (`PublicationMoved`, `Moved`): the variable has a new identifier, and all its subscriptions
+  have paths for it. The routers confirm, or the deadline passes.
+- announced (`PublicationAnnounced`): the first slot of the new period is fixed, at least
+  `change_lead_ns` ahead. The publisher receives the answer, subscribers `PublicationChanged`.
+- retired (`PublicationRetired`): `retire_after_ns` after the first new slot, when the last event of
+  the old identifier has certainly arrived, the routers drop the old identifier.
+
+A failed write of the first step refuses the request. Later failures are tried again. After a
+restart `resume` continues each change from its last durable state, without an answer: the publisher
+repeats its request.
 """
 
 from __future__ import annotations
@@ -25,27 +34,29 @@ from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
 from gridstat.broker.requests.request_checks import checked_rate, edge_refusal
 from gridstat.broker.requests.subscriptions import renewed
 from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
+from gridstat.broker.unit_of_work import no_op
 from gridstat.model.errors import InvalidPeriod, NotPublished, Refused, StillInUse
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import NS_PER_S, slot_of
 from gridstat.net.command.endpoint_messages import PublicationChanged, PublishedOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Set
+    from collections.abc import Callable, Iterable, Set
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import Publication
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import ChangePublication
 
-OVER_TIMER: Final = "changed/"
+CHANGE_TIMER: Final = "changed/"
 
 
 class PublicationChanges:
-    """At most one change of a variable is under way; its steps are durable, so none is lost."""
+    """Each variable has at most one change under way."""
 
     def __init__(
         self,
@@ -71,6 +82,7 @@ class PublicationChanges:
             from_ns = 0 if publication.change is None else publication.change.from_ns
             self._requests.answer(request, (PublishedOutcome(variable=old, from_ns=from_ns),))
             return
+        # Other clouds identify the variable by its identifier and period, which would both change.
         if self._is_taken_elsewhere(publication):
             raise StillInUse(
                 f"{old.name} is taken in other clouds, which know it by its period",
@@ -104,14 +116,14 @@ class PublicationChanges:
         self._context.commit_applied(applied, operations, then, self._requests.fail(request))
 
     def _is_taken_elsewhere(self, publication: Publication) -> bool:
-        """Also by what looks for a place at the moment."""
+        """Return whether other clouds have contracts for it, also such as have no path now."""
         registry, name = self._context.registry, publication.variable.name
         live = (registry.subscriptions[one].record for one in publication.subscriptions)
         homeless = (one for one in registry.homeless.values() if one.name == name)
         return any(record.exits for record in chain(live, homeless))
 
     def resume(self) -> None:
-        """After a start: go on with the changes that were under way."""
+        """Continue the changes that were under way before a start."""
         for name in sorted(self._context.registry.changing):
             change = self._context.registry.publications[name].change
             if change is not None and change.from_ns:
@@ -119,25 +131,25 @@ class PublicationChanges:
             else:
                 self._await_routers(name, None)
 
-    def is_over(self, name: str) -> None:
+    def retire_old(self, name: str) -> None:
         publication = self._context.registry.publications.get(name)
         if publication is None or publication.change is None:
             return
         self._context.commit(
-            [PublicationRetired(name=name)], _nothing, self._retry(OVER_TIMER + name)
+            [PublicationRetired(name=name)], no_op, partial(self._retry, CHANGE_TIMER + name)
         )
 
     def _move_all(
         self, publication: Publication, new: StatusVariable, applied: Applied
     ) -> list[Moved] | Refusal:
-        """New paths for every subscription, or why one of them cannot have any."""
+        """Allocate new paths for every subscription, or return the refusal of one."""
         registry, effects = self._context.registry, self._context.effects
         publisher = registry.endpoints[publication.publisher]
         resources = self._context.reservations.resources
         going = (publication.variable,)
-        no_room = edge_refusal(resources, publisher.attachments, (new,), going)
-        if no_room is not None:
-            return no_room
+        edge_is_full = edge_refusal(resources, publisher.attachments, (new,), going)
+        if edge_is_full is not None:
+            return edge_is_full
         effects.apply(PublicationMoved(variable=new), applied)
         moves = []
         for number in sorted(publication.subscriptions):
@@ -169,32 +181,24 @@ class PublicationChanges:
         registry = self._context.registry
         publication = registry.publications.get(name)
         if publication is None:
-            self._gone(name, request)
+            self._refuse_withdrawn(name, request)
             return
         records = [registry.subscriptions[number].record for number in publication.subscriptions]
         publisher = registry.endpoints.get(publication.publisher)
         edges = frozenset(() if publisher is None else publisher.attachments)
 
-        def judge(silent: Set[str]) -> bool:
-            is_sourced = not edges or bool(edges - silent)
-            return is_sourced and all(has_confirmed_path(record, silent) for record in records)
-
-        def confirmed(waiting: object) -> None:
-            del waiting
-            self._announce(name, request)
-
         self._context.tables.await_confirmations(
             routers_of(records) | edges,
-            confirmed,
+            partial(self._announce, name, request),
             deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-            judge=judge,
+            judge=partial(_are_up, records, edges),
         )
 
-    def _announce(self, name: str, request: Request | None) -> None:
-        """All routers know the new identifier, or had their time; now it may come into use."""
+    def _announce(self, name: str, request: Request | None, _: Confirmation) -> None:
+        """Fix the first slot, once the routers carry the new identifier or had their time."""
         publication = self._context.registry.publications.get(name)
         if publication is None or publication.change is None:
-            self._gone(name, request)
+            self._refuse_withdrawn(name, request)
             return
         variable = publication.variable
         earliest_ns = self._context.outside.wall_clock_ns() + self._context.settings.change_lead_ns
@@ -207,11 +211,11 @@ class PublicationChanges:
             )
         self._context.commit(
             operations,
-            partial(self._tell, name, from_ns, request, body),
-            partial(self._again, name, request),
+            partial(self._notify_announced, name, from_ns, request, body),
+            partial(self._announce_again, name, request),
         )
 
-    def _tell(
+    def _notify_announced(
         self, name: str, from_ns: int, request: Request | None, body: bytes, _: Applied
     ) -> None:
         if request is not None:
@@ -234,25 +238,25 @@ class PublicationChanges:
     def _set_timer(self, name: str, from_ns: int) -> None:
         ahead_ns = max(0, from_ns - self._context.outside.wall_clock_ns())
         self._context.set_timer(
-            OVER_TIMER + name, ahead_ns + self._context.settings.retire_after_ns
+            CHANGE_TIMER + name, ahead_ns + self._context.settings.retire_after_ns
         )
 
-    def _again(self, name: str, request: Request | None, reason: str) -> None:
-        """The disk is full: the new identifier is carried, and announced when it can be."""
+    def _announce_again(self, name: str, request: Request | None, reason: str) -> None:
+        """Announce again after a failed write; the new identifier is carried meanwhile."""
         if request is not None:
             self._requests.fail(request)(reason)
         self._await_routers(name, None)
 
-    def _gone(self, name: str, request: Request | None) -> None:
+    def _refuse_withdrawn(self, name: str, request: Request | None) -> None:
         if request is not None:
             self._requests.refuse(request, NotPublished(f"{name} was withdrawn meanwhile"))
 
-    def _retry(self, timer: str) -> Callable[[str], None]:
-        return lambda _: self._context.set_timer(timer, self._context.settings.retry_after_ns)
+    def _retry(self, timer: str, _: str) -> None:
+        self._context.set_timer(timer, self._context.settings.retry_after_ns)
 
 
 def first_slot_ns(variable: StatusVariable, earliest_ns: int) -> int:
-    """The time of the first slot of a variable's law that is not before `earliest_ns`."""
+    """Return the time of the first slot of a variable that is not before `earliest_ns`."""
     assert variable.period is not None
     period, phase_ns = variable.period, variable.phase_ns
     slot = slot_of(earliest_ns, period, phase_ns)
@@ -265,5 +269,7 @@ def first_slot_ns(variable: StatusVariable, earliest_ns: int) -> int:
         slot += 1
 
 
-def _nothing(_: Applied) -> None:
-    """The tables have changed, and nobody waits for it."""
+def _are_up(records: Iterable[Subscribed], edges: Set[str], silent: Set[str]) -> bool:
+    """Return whether an edge of the publisher and a path of each contract are confirmed."""
+    is_source_up = not edges or bool(edges - silent)
+    return is_source_up and all(has_confirmed_path(record, silent) for record in records)

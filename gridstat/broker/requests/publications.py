@@ -1,4 +1,9 @@
-"""Variables are published and withdrawn; patterns catch the new, subscribers hear of the gone."""
+"""Publish and Unpublish: new variables are matched by patterns; subscribers learn of withdrawals.
+
+A Publish that lacks identifiers waits until the parent leases more (`leaf_identifiers.py`).
+Both requests are answered once they are durable and the edges have confirmed, or had their time. A
+failed write refuses the request.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +29,13 @@ from gridstat.model.identifiers import VariableId
 from gridstat.net.command.endpoint_messages import DoneOutcome, PublishedOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence, Set
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import EndPoint
     from gridstat.broker.requests.notices import Notices
+    from gridstat.broker.requests.pending_grants import PendingGrants
     from gridstat.broker.requests.request_intake import Request, RequestIntake
     from gridstat.broker.requests.subscriptions import Subscriptions
     from gridstat.model.status import StatusVariable
@@ -38,8 +44,8 @@ if TYPE_CHECKING:
 UNNUMBERED: Final = VariableId(0)
 
 
-class Numbers(Protocol):
-    """Where identifiers of variables come from (`segments/numbers.py`)."""
+class Identifiers(Protocol):
+    """Source of identifiers of variables (`segments/leaf_identifiers.py`)."""
 
     def take(self) -> int: ...
 
@@ -51,21 +57,23 @@ class Numbers(Protocol):
 
 
 class Publications:
-    """A name has one publisher, the end-point that it lies below, and an identifier of its own."""
+    """A variable has one publisher, whose name is a prefix of its name, and a unique identifier."""
 
     def __init__(
         self,
         context: BrokerContext,
         requests: RequestIntake,
         notices: Notices,
+        grants: PendingGrants,
         subscriptions: Subscriptions,
-        numbers: Numbers,
+        identifiers: Identifiers,
     ) -> None:
         self._context = context
         self._requests = requests
         self._notices = notices
+        self._grants = grants
         self._subscriptions = subscriptions
-        self._numbers = numbers
+        self._identifiers = identifiers
 
     def publish(self, request: Request, command: Publish) -> None:
         registry = self._context.registry
@@ -73,24 +81,24 @@ class Publications:
         new = [
             one for one in command.publications if one.variable.name not in registry.publications
         ]
-        if self._numbers.is_short_of(len(new)):
-            self._numbers.hold(request, command, self.publish)
+        if self._identifiers.is_short_of(len(new)):
+            self._identifiers.hold(request, command, self.publish)
             return
         applied, ending = Applied(), Ending()
         operations: list[Operation] = []
-        caught: list[Subscribed] = []
+        matched: list[Subscribed] = []
         outcomes: list[Outcome] = []
-        room = self._context.settings.catch_at_once
-        for asked in command.publications:
+        budget = self._context.settings.catch_at_once
+        for requested in command.publications:
             try:
-                variable = self._decide(endpoint, asked.variable, applied, operations, ending)
+                variable = self._decide(endpoint, requested.variable, applied, operations, ending)
             except GridStatError as error:
                 outcomes.append(refused(error))
                 continue
             if isinstance(variable, Refusal):
                 outcomes.append(refused(variable))
                 continue
-            room -= self._offer(variable, room, applied, operations, caught)
+            budget -= self._match_patterns(variable, budget, applied, operations, matched)
             outcomes.append(PublishedOutcome(variable=variable))
         if not operations:
             self._requests.answer(request, outcomes)
@@ -100,7 +108,7 @@ class Publications:
         operations.append(answered)
         self._context.effects.apply(answered, applied)
         edges = frozenset(endpoint.attachments)
-        then = partial(self._when_durable, request, body, edges, caught, ending)
+        then = partial(self._when_durable, request, body, edges, matched, ending)
         self._context.commit_applied(applied, operations, then, self._requests.fail(request))
 
     def unpublish(self, request: Request, command: Unpublish) -> None:
@@ -120,128 +128,120 @@ class Publications:
             return
         body = encode_outcomes(outcomes)
         answered = Answered(endpoint=endpoint.name, request_id=request.request_id, body=body)
-
-        def when_durable(_: Applied) -> None:
-            self._tell(ending)
-            self._context.tables.await_confirmations(
-                ending.routers,
-                lambda _: self._requests.send(request, body),
-                deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-            )
-
-        self._requests.commit(request, [*ending.operations, answered], when_durable)
+        then = partial(self._when_durable, request, body, ending.routers, (), ending)
+        self._requests.commit(request, [*ending.operations, answered], then)
 
     def _decide(
         self,
         endpoint: EndPoint,
-        asked: StatusVariable,
+        requested: StatusVariable,
         applied: Applied,
         operations: list[Operation],
         ending: Ending,
     ) -> StatusVariable | Refusal:
         registry = self._context.registry
-        self._check(endpoint, asked)
-        known = registry.publications.get(asked.name)
+        self._check(endpoint, requested)
+        known = registry.publications.get(requested.name)
         if known is not None and not known.is_dormant:
-            raise VariableExists(f"{asked.name} is published already")
+            raise VariableExists(f"{requested.name} is published already")
         if known is not None and replace(known.variable, variable_id=UNNUMBERED) == replace(
-            asked, variable_id=UNNUMBERED
+            requested, variable_id=UNNUMBERED
         ):
             variable = known.variable
         else:
-            going = () if known is None else (known.variable,)
+            replaced = () if known is None else (known.variable,)
             resources = self._context.reservations.resources
-            no_room = edge_refusal(resources, endpoint.attachments, (asked,), going)
-            if no_room is not None:
-                return no_room
+            refusal = edge_refusal(resources, endpoint.attachments, (requested,), replaced)
+            if refusal is not None:
+                return refusal
             if known is not None:
-                self._withdraw(asked.name, applied, operations, ending)
-            variable = replace(asked, variable_id=VariableId(self._numbers.take()))
+                self._withdraw(requested.name, applied, operations, ending)
+            variable = replace(requested, variable_id=VariableId(self._identifiers.take()))
         published = Published(publisher=endpoint.name, variable=variable)
         operations.append(published)
         self._context.effects.apply(published, applied)
         return variable
 
-    def _check(self, endpoint: EndPoint, asked: StatusVariable) -> None:
-        check_name(asked.name)
-        if not asked.name.startswith(endpoint.name + "/"):
+    def _check(self, endpoint: EndPoint, requested: StatusVariable) -> None:
+        check_name(requested.name)
+        if not requested.name.startswith(endpoint.name + "/"):
             raise NotAuthorised(
-                f"rule name: {endpoint.name} publishes only below its own name, not {asked.name}"
+                f"rule name: {endpoint.name} publishes only below its own name, "
+                f"not {requested.name}"
             )
-        for owner in _names_within(asked.name, longer_than=endpoint.name):
+        for owner in _names_within(requested.name, longer_than=endpoint.name):
             if owner in self._context.registry.endpoints:
                 raise NotAuthorised(
-                    f"rule name: {asked.name} lies below {owner}, which is an end-point itself"
+                    f"rule name: {requested.name} lies below {owner}, which is an end-point itself"
                 )
         if len(endpoint.publications) >= self._context.settings.quotas.publications_max:
             raise QuotaReached(
                 f"{endpoint.name} has {len(endpoint.publications)} publications already"
             )
-        checked_rate(asked)
+        checked_rate(requested)
 
     def _withdraw(
         self, name: str, applied: Applied, operations: list[Operation], ending: Ending
     ) -> None:
-        """A dormant variable comes back as another one: its subscribers lose it."""
+        """End a dormant variable that is published anew with other properties."""
         before = len(ending.operations)
         ending.withdraw(self._context.registry, (name,))
         for operation in ending.operations[before:]:
             operations.append(operation)
             self._context.effects.apply(operation, applied)
 
-    def _offer(
+    def _match_patterns(
         self,
         variable: StatusVariable,
-        room: int,
+        budget: int,
         applied: Applied,
         operations: list[Operation],
-        caught: list[Subscribed],
+        matched: list[Subscribed],
     ) -> int:
-        """Let every pattern that stands for the name have the variable, if it has not yet.
+        """Grant a variable to the patterns that match its name and do not have it yet.
 
-        As many as there is room for at once, which is the answer, and the others later.
+        At most `budget` patterns are served at once, and their number is returned. The others are
+        served later.
         """
         registry = self._context.registry
         publication = registry.publications[variable.name]
-        having = {
+        served = {
             registry.subscriptions[number].record.pattern_id for number in publication.subscriptions
         }
         answering = registry.pattern_tree.matching_patterns(variable.name)
-        missing = [pattern_id for pattern_id in answering if pattern_id not in having]
-        for pattern_id in missing[:room]:
+        missing = [pattern_id for pattern_id in answering if pattern_id not in served]
+        for pattern_id in missing[:budget]:
             held = registry.patterns[pattern_id]
-            words = self._subscriptions.catch(held, publication, applied, operations, caught)
-            if words:
-                self._context.note("pattern_refused", pattern_id=pattern_id, reason=words)
-        if missing[room:]:
+            refusal = self._subscriptions.grant_match(
+                held, publication, applied, operations, matched
+            )
+            if refusal:
+                self._context.note("pattern_refused", pattern_id=pattern_id, reason=refusal)
+        if missing[budget:]:
             left = MatchingLeft(pattern_id=0, name=variable.name)
-            self._subscriptions.catching.later(left, applied, operations)
-        return min(room, len(missing))
+            self._subscriptions.matching.enqueue(left, applied, operations)
+        return min(budget, len(missing))
 
     def _when_durable(
         self,
         request: Request,
         body: bytes,
-        edges: frozenset[str],
-        caught: list[Subscribed],
+        edges: Set[str],
+        matched: Sequence[Subscribed],
         ending: Ending,
-        _: Applied,
+        applied: Applied,
     ) -> None:
-        self._tell(ending)
-        self._subscriptions.follow_caught(caught)
-        self._context.tables.await_confirmations(
-            edges,
-            lambda _: self._requests.send(request, body),
-            deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-        )
+        self._push_notices(ending)
+        self._grants.notify_matched(matched)
+        self._requests.send_when_confirmed(request, body, edges, applied)
 
-    def _tell(self, ending: Ending) -> None:
+    def _push_notices(self, ending: Ending) -> None:
         for subscriber, notice in ending.notices:
             self._notices.push(subscriber, notice)
 
 
 def _names_within(name: str, *, longer_than: str) -> Iterator[str]:
-    """The name and all that it lies below, from the longest on."""
+    """Yield a name and its prefixes down to a length, the longest first."""
     while len(name) > len(longer_than):
         yield name
         name = name.rpartition("/")[0]

@@ -1,12 +1,11 @@
-"""RequestIntake that change nothing durable: names, variables that match, and ledgers."""
+"""Queries, which change nothing durable: names, variables that match a pattern, and ledgers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from gridstat.broker.requests.ledger_reports import kept_ledger
 from gridstat.broker.requests.outcomes import ANSWER_BYTES_MAX, encode_outcomes, refused
 from gridstat.model.cloud import check_pattern
 from gridstat.model.errors import (
@@ -16,6 +15,7 @@ from gridstat.model.errors import (
     NotAuthorised,
 )
 from gridstat.net.command.endpoint_messages import (
+    LEDGER_PATHS_MAX,
     Answer,
     DoneOutcome,
     FoundOutcome,
@@ -28,28 +28,55 @@ from gridstat.net.command.machine import Received, Send
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gridstat.broker.context import BrokerContext
-    from gridstat.broker.records.registry import Registry
+    from gridstat.broker.records.registry import Registry, Subscription
     from gridstat.broker.requests.request_intake import Request, RequestIntake
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import (
         FindVariables,
+        LedgerEntry,
         Outcome,
+        PathEntry,
         ReportLedger,
     )
     from gridstat.net.command.machine import Event, Instruction
 
+COUNT_MAX: Final = 2**53
+"""Largest count that JSON and Prometheus represent exactly."""
+
+
+class PathReports(Protocol):
+    """Receiver of the contracts that a subscriber sees as impaired (`recovery.py`)."""
+
+    def report_impaired(self, subscriber: str, number: int) -> None: ...
+
+    def is_whole(self, found: Subscription) -> bool: ...
+
+
+class RemotePathReports(Protocol):
+    """Receiver of such reports for contracts with other clouds (`segments/remote_contracts.py`)."""
+
+    def report_impaired(
+        self, subscriber: str, number: int, is_whole: Callable[[Subscription], bool]
+    ) -> None: ...
+
 
 class Queries:
-    """Answered at once from the registry; nothing here is journalled."""
+    """Queries are answered at once from the registry, and not journalled."""
 
-    def __init__(self, context: BrokerContext, requests: RequestIntake) -> None:
+    def __init__(
+        self,
+        context: BrokerContext,
+        requests: RequestIntake,
+        recovery: PathReports,
+        remote_contracts: RemotePathReports,
+    ) -> None:
         self._context = context
         self._requests = requests
-        self.held_impaired: Callable[[str, int], None] = _nobody
-        """Whom to tell that a subscriber has paths of a contract for broken."""
+        self._recovery = recovery
+        self._remote_contracts = remote_contracts
 
     def resolve(self, request: Request, command: ResolveName) -> None:
         self._requests.answer(request, (resolve(self._context.registry, command.name),))
@@ -69,7 +96,7 @@ class Queries:
         self._requests.answer(request, (outcome,))
 
     def keep_ledger(self, request: Request, command: ReportLedger) -> None:
-        """The newest figures of each contract, in memory only, for those who watch."""
+        """Keep the newest figures of each contract, in memory only, for operators."""
         registry = self._context.registry
         for entry in command.entries:
             number = entry.subscription_id
@@ -77,22 +104,66 @@ class Queries:
             if found is not None and found.record.subscriber == request.endpoint:
                 found.ledger = kept_ledger(entry, found.ledger)
         for number in command.impaired:
-            self.held_impaired(request.endpoint, number)
+            self._recovery.report_impaired(request.endpoint, number)
+            self._remote_contracts.report_impaired(
+                request.endpoint, number, self._recovery.is_whole
+            )
         self._requests.answer(request, (DoneOutcome(),))
 
 
-def _nobody(_subscriber: str, _number: int) -> None:
-    """Before the parts that know of paths are there."""
+# Ledgers: checked for plausibility, and merged with the last report. End-points rarely report paths
+# that a contract has left, so the last report of each path is kept.
 
 
-# Where a name can be reached: routers by what they reported (S0 §2.3.8).
+def kept_ledger(reported: LedgerEntry, before: LedgerEntry | None) -> LedgerEntry:
+    """Return the ledger to keep; one implausible path is enough to drop all paths."""
+    if not reported.paths:
+        return reported
+    if not _is_plausible(reported.paths):
+        return msgspec.structs.replace(reported, paths=())
+    is_full = not all(path.is_open for path in reported.paths)
+    if is_full or before is None or not before.paths:
+        return reported
+    return msgspec.structs.replace(
+        reported, paths=(*reported.paths, *_left(reported.paths, before.paths))
+    )
+
+
+def _left(reported: Sequence[PathEntry], before: Sequence[PathEntry]) -> list[PathEntry]:
+    """Return the paths that are no longer reported, with their last figures."""
+    now = {_key(path) for path in reported}
+    left = [
+        msgspec.structs.replace(path, is_open=False) for path in before if _key(path) not in now
+    ]
+    return left[: LEDGER_PATHS_MAX - len(reported)]
+
+
+def _is_plausible(paths: Sequence[PathEntry]) -> bool:
+    is_distinct = len({_key(path) for path in paths}) == len(paths)
+    return is_distinct and all(_adds_up(path) for path in paths)
+
+
+def _adds_up(path: PathEntry) -> bool:
+    parts = path.first, path.late or 0
+    return (
+        path.expected == path.delivered + path.lost
+        and max(parts) <= path.delivered
+        and max(path.expected, path.one_in) <= COUNT_MAX
+    )
+
+
+def _key(path: PathEntry) -> tuple[str, ...]:
+    return path.routers or (path.name,)
+
+
+# Addresses of names: a router is reached at the address that it reported (S0 §2.3.8).
 #
-# The broker process answers this on a listener of its own, for any valid certificate, so that an
-# end-point or router that knows only its broker's address finds its way.
+# The broker process answers such queries on a listener of its own, for any valid certificate: an
+# end-point or router needs to know only the address of its broker.
 
 
 def resolve(registry: Registry, name: str) -> ResolvedOutcome:
-    """Raises `NoSuchRouter`, or `LinkDown` for one that has not told its address yet."""
+    """Return the address of a router; raise `NoSuchRouter`, or `LinkDown` before its report."""
     if name not in registry.routers:
         raise NoSuchRouter(f"cloud {registry.cloud} has no router {name[:80]}")
     report = registry.reports.get(name)
@@ -102,18 +173,18 @@ def resolve(registry: Registry, name: str) -> ResolvedOutcome:
 
 
 class NameService:
-    """A machine that answers names and nothing else; it changes nothing, so nothing is signed."""
+    """Machine that answers names only; as it changes nothing, requests need no signature."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._broker: ResolvedOutcome | None = None
 
     def listen_at(self, host: str, port: int) -> None:
-        """Where the broker itself takes commands; its name is the cloud's."""
+        """Set the address of the broker itself, whose name is that of the cloud."""
         self._broker = ResolvedOutcome(host=host, port=port)
 
     def handle(self, event: Event, now_ns: int) -> list[Instruction]:
-        del now_ns  # A name is where it is, at any time.
+        del now_ns  # Addresses do not depend on the time.
         if isinstance(event, Received) and isinstance(event.message, Submit):
             body = encode_outcomes((self._answer(event.message.body),))
             return [Send(event.peer, Answer(request_id=event.message.request_id, body=body))]

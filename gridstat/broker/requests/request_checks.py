@@ -1,6 +1,7 @@
-"""May a publisher send so much? Its edges take every event in, whoever subscribes.
+"""Checks of requests: rates of published variables, capacity of edges, identifiers and types.
 
-What enters at an edge is on nobody's path yet, so it is judged here and not with a subscription.
+An edge receives every event of its publishers, subscribed or not, so its capacity is checked when a
+variable is published, and not with a subscription.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import SubscriptionRequest
 
 INTERVAL_NS_MIN: Final = 1_000
-"""No variable comes more often than every microsecond: no router could tell its events apart."""
+"""Shortest interval of a variable; routers could not tell more frequent events apart."""
 PERIOD_NS_MAX: Final = 86_400 * NS_PER_S
 
 
 def checked_rate(variable: StatusVariable) -> Fraction:
-    """Events a second of a variable; raises unless they are bounded, and within reason."""
+    """Return the events a second of a variable; raise unless its period is within bounds."""
     rate = event_rate(variable)
     _check_law(variable)
     if rate * INTERVAL_NS_MIN > NS_PER_S:
@@ -52,7 +53,7 @@ def checked_rate(variable: StatusVariable) -> Fraction:
 
 
 def _check_law(variable: StatusVariable) -> None:
-    """A new period is announced for its next slot, which must not lie years ahead."""
+    """Raise for a period above a day: a change waits for the next slot, which must be near."""
     period = variable.period
     if period is None:
         return
@@ -74,7 +75,7 @@ def edge_refusal(
     coming: Iterable[StatusVariable],
     going: Iterable[StatusVariable] = (),
 ) -> Refusal | None:
-    """Why an edge cannot take these variables in, instead of others; nothing is changed by it."""
+    """Return why an edge cannot receive `coming` in place of `going`, if so; changes nothing."""
     new, old = _rates(coming), _rates(going)
     more_replay = new.replayed - old.replayed
     if new.live.value <= old.live.value and more_replay <= 0:
@@ -95,7 +96,7 @@ def edge_refusal(
 
 
 class _Rates(NamedTuple):
-    """Events a second of live variables, and of replayed ones, which are charged apart."""
+    """Events a second of live variables, and of replayed ones, which are charged separately."""
 
     live: Amount
     replayed: Fraction
@@ -112,20 +113,19 @@ def _rates(variables: Iterable[StatusVariable]) -> _Rates:
 
 
 def check_room(context: BrokerContext, endpoint: EndPoint, edge: str) -> None:
-    """Raise unless an edge has room for all that an end-point publishes; every event comes there
-    once the end-point does."""
+    """Raise unless an edge can receive all variables that an end-point publishes."""
     publications = context.registry.publications
     coming = [publications[name].variable for name in sorted(endpoint.publications)]
-    no_room = edge_refusal(context.reservations.resources, (edge,), coming)
-    if no_room is not None:
-        raise RouterFull(no_room.reason)
+    refusal = edge_refusal(context.reservations.resources, (edge,), coming)
+    if refusal is not None:
+        raise RouterFull(refusal.reason)
 
 
-# An identifier is of one variable, or everything would be charged to the wrong one.
+# Identifiers: two variables with one identifier would be charged to each other.
 
 
 def check_identifier(registry: Registry, resources: Resources, variable: StatusVariable) -> None:
-    """Raises if another is published here, crosses the cloud or floods it by the same number."""
+    """Raise if another variable of this cloud, or one that crosses or floods it, has the number."""
     number = variable.variable_id
     known = registry.publication_by_id(number) or resources.stream_costs.get(number)
     if known is not None and known.variable != variable:
@@ -136,24 +136,24 @@ def check_identifier(registry: Registry, resources: Resources, variable: StatusV
         )
 
 
-# The type that a subscriber expects, as its request says it, against the registered one.
+# Types: the one that a subscriber expects against the registered one.
 
 
-def expected_type(asked: SubscriptionRequest) -> ValueType | None:
-    """None leaves the type unchecked."""
-    if asked.value_type is None:
+def expected_type(wanted: SubscriptionRequest) -> ValueType | None:
+    """Return the type that a request expects; None leaves the type unchecked."""
+    if wanted.value_type is None:
         return None
     try:
-        found: ValueType = msgspec.convert(asked.value_type, ValueType)
+        found: ValueType = msgspec.convert(wanted.value_type, ValueType)
     except msgspec.ValidationError as error:
-        raise LayoutError(f"the expected type of {asked.name} cannot be read: {error}") from error
+        raise LayoutError(f"the expected type of {wanted.name} cannot be read: {error}") from error
     return found
 
 
 def check_type(variable: StatusVariable, expected: ValueType | None) -> None:
     if expected is not None and expected != variable.value_type:
         raise TypeMismatch(
-            f"{variable.name} is {_words(variable.value_type)}, not {_words(expected)}"
+            f"{variable.name} is {_type_text(variable.value_type)}, not {_type_text(expected)}"
         )
 
 
@@ -161,7 +161,7 @@ def encode_type(expected: ValueType | None) -> bytes:
     return b"" if expected is None else msgspec.msgpack.encode(expected)
 
 
-def _words(value_type: ValueType) -> str:
+def _type_text(value_type: ValueType) -> str:
     if isinstance(value_type, BuiltinType):
         return value_type.value
     return f"record {value_type.name} of {value_type.size_bytes} bytes"

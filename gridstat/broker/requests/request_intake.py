@@ -1,12 +1,26 @@
-"""RequestIntake of end-points: who asks, by which edge, and whether it was asked before.
+"""Intake of requests: checks of signature, edge and number, and exactly one answer to each request.
 
-The signature proves the end-point, the session's certificate the edge, and the registry that the
-two belong together. An answer is kept, so a request may be repeated as often as it takes.
+The signature proves the end-point, the session's certificate proves the edge, and the registry
+says whether the end-point is attached there. Request numbers grow, from a wall clock.
+
+A request, by end-point and number, is in one of these states:
+
+- unknown: it is checked and registered as pending, and a part of the broker decides it.
+- pending: a repeat, perhaps through another edge, adds its edge to those that receive the answer.
+- answered: the answer is kept, durably if the request changed anything, and a repeat receives the
+  kept answer once all earlier operations are durable. A repeated Subscribe also waits for its paths
+  (`pending_grants.py`).
+- forgotten: its number is not above the floor of numbers that are remembered, and it is refused as
+  a replay.
+
+The broker has no timeout of its own here: end-points repeat a request until it is answered. A
+restart drops pending requests that are not in the journal; a repeat decides them anew.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -48,41 +62,73 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.operations import Operation
     from gridstat.broker.records.registry import EndPoint
+    from gridstat.broker.requests.endpoint_presence import EndPointPresence
+    from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
     from gridstat.net.command.router_messages import Forward
 
-ENQUIRY_BYTES_MAX: Final = 4_096
-"""Of an answer that is kept though it changes nothing; a longer one is looked up again."""
+QUERY_BYTES_MAX: Final = 4_096
+"""Size of the answers to queries that are kept; a longer answer is looked up again."""
 AHEAD_NS_MAX: Final = 24 * 3_600 * NS_PER_S
-"""RequestIntake are numbered from a wall clock; a number far ahead would bar all that follow."""
+"""Bound of request numbers above the clock; one far ahead would refuse all that follow it."""
+
+
+class RequestState(Enum):
+    """Event that a pending request waits for."""
+
+    DECIDING = auto()
+    """A part of the broker decides, or follows states of its own, as `pending_grants.py` does."""
+    WRITING = auto()
+    """The journal writes the answer, which is sent once it is durable."""
+    CONFIRMING = auto()
+    """The answer is durable, and sent once routers have confirmed their tables."""
 
 
 @dataclass(slots=True)
 class Request:
-    """One request that is being decided, and the edges that wait for its answer."""
+    """Pending request, the edges that wait for its answer, and the answer once it is decided."""
 
     endpoint: str
     request_id: int
     public_key: bytes
     needs_endpoint: bool
-    is_enquiry: bool
+    is_query: bool
     edges: set[str] = field(default_factory=set)
+    state: RequestState = RequestState.DECIDING
+    answer: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRequest:
+    """Request that is to be decided; `facts` are those of the certificate of an Attach."""
+
+    request: Request
+    command: EndPointCommand
+    facts: CertificateFacts | None
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedSubscribe:
+    """Subscribe that was decided before, with the kept answer; its paths may not be up yet."""
+
+    request: Request
+    answer: bytes
 
 
 class RequestIntake:
     """Every request is answered once to each edge that brought it, and decided once at most."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, presence: EndPointPresence) -> None:
         self._context = context
-        self.attached_again: Callable[[str, str, str], None] = _nobody
-        self.granted_again: Callable[[Request, bytes], None] = self.send
+        self._presence = presence
         self._pending: dict[tuple[str, int], Request] = {}
         self._pending_count: dict[str, int] = {}
 
-    def open(
-        self, edge: str, forward: Forward
-    ) -> tuple[Request, EndPointCommand, CertificateFacts | None] | None:
-        """The request to be decided; None if it is answered already, or cannot be let in."""
+    def open(self, edge: str, forward: Forward) -> OpenedRequest | RepeatedSubscribe | None:
+        """Return the request to be decided, or the kept answer to a repeated Subscribe.
+
+        Return None if the answer has been sent, or will be sent to this edge too.
+        """
         try:
             self._check_number(forward)
             command = _decode(forward.body)
@@ -92,7 +138,7 @@ class RequestIntake:
                 isinstance(command, Detach)
                 and forward.endpoint not in self._context.registry.endpoints
             ):
-                # Whoever repeats a lost farewell has left already; there is no key to check it by.
+                # A repeated Detach of an end-point that has left: its key is no longer known.
                 self._send_when_durable(edge, forward, encode_outcomes((DoneOutcome(),)))
                 return None
             facts = self._check(edge, forward, command)
@@ -101,27 +147,15 @@ class RequestIntake:
             self._send(edge, forward, encode_outcomes((refused(error),)))
             return None
         if known is not None:
-            self._answer_again(edge, forward, command, known)
+            if isinstance(command, Subscribe):
+                return RepeatedSubscribe(self._register(edge, forward, command, None), known)
+            self._send_when_durable(edge, forward, known)
+            if isinstance(command, Attach):
+                self._presence.attached_again(edge, forward.endpoint, command.incarnation)
             return None
-        return self._begin(edge, forward, command, facts), command, facts
+        return OpenedRequest(self._register(edge, forward, command, facts), command, facts)
 
-    def _answer_again(
-        self, edge: str, forward: Forward, command: EndPointCommand, body: bytes
-    ) -> None:
-        """It may have been known since a moment ago, and be on its way to the disk."""
-        if isinstance(command, Subscribe):
-            request = self._begin(edge, forward, command, None)
-            again = partial(self.granted_again, request, body)
-            if self._context.pending_count:
-                self._context.commit((), lambda _: again(), self.fail(request))
-            else:
-                again()
-            return
-        self._send_when_durable(edge, forward, body)
-        if isinstance(command, Attach):
-            self.attached_again(edge, forward.endpoint, command.incarnation)
-
-    def _begin(
+    def _register(
         self,
         edge: str,
         forward: Forward,
@@ -134,42 +168,41 @@ class RequestIntake:
             else self._context.registry.endpoints[forward.endpoint].public_key
         )
         needs_endpoint = not isinstance(command, Attach | Detach)
-        is_enquiry = isinstance(
-            command, FindVariables | ResolveName | ReportLedger | ListenToFloods
-        )
+        is_query = isinstance(command, FindVariables | ResolveName | ReportLedger | ListenToFloods)
         request = Request(
-            forward.endpoint, forward.request_id, public_key, needs_endpoint, is_enquiry, {edge}
+            forward.endpoint, forward.request_id, public_key, needs_endpoint, is_query, {edge}
         )
         self._pending[forward.endpoint, forward.request_id] = request
         count = self._pending_count.get(forward.endpoint, 0)
         self._pending_count[forward.endpoint] = count + 1
         return request
 
-    def drop(self, edge: str, forward: Forward) -> None:
-        """Refuse what could not even be looked at."""
+    def refuse_unreadable(self, edge: str, forward: Forward) -> None:
+        """Refuse a request whose checks failed with an unexpected error."""
         error = MalformedFrame("the request cannot be read")
         self._send(edge, forward, encode_outcomes((refused(error),)))
 
     def answer(self, request: Request, outcomes: Iterable[Outcome]) -> None:
-        """Send an answer that changes nothing, and keep it for a repeated request.
+        """Send an answer without further operations, and keep it for a repeated request.
 
-        A refusal is kept durably too: else the same request, still on its way by another edge,
-        might be granted after a restart to somebody who has given it up.
+        A refusal is kept durably too. Otherwise the same request, still on its way through another
+        edge, might be granted after a restart to an end-point that has given it up.
         """
         body = encode_outcomes(outcomes)
         endpoint = self._context.registry.endpoints.get(request.endpoint)
-        if request.is_enquiry or endpoint is None:
-            if endpoint is not None and len(body) <= ENQUIRY_BYTES_MAX:
+        if request.is_query or endpoint is None:
+            if endpoint is not None and len(body) <= QUERY_BYTES_MAX:
                 endpoint.answer_cache.put(request.request_id, body)
             self.send(request, body)
             return
         answered = Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
-        self._context.commit([answered], lambda _: self.send(request, body), self.fail(request))
+        request.state, request.answer = RequestState.WRITING, body
+        self.commit(request, [answered], partial(self._send_answer, request))
 
     def send(self, request: Request, body: bytes) -> None:
-        """Send the answer to every edge that asked, and close the request.
+        """Send the answer to every edge that forwarded the request, and close the request.
 
-        If the end-point has left meanwhile, so has whatever it was granted.
+        An end-point that has left meanwhile has lost what it was granted, and is refused.
         """
         if request.needs_endpoint and request.endpoint not in self._context.registry.endpoints:
             error = ShuttingDown(f"{request.endpoint} has left before this was done")
@@ -188,13 +221,26 @@ class RequestIntake:
         self.answer(request, (refused(error),))
 
     def fail(self, request: Request) -> Callable[[str], None]:
-        """What to do when the journal cannot take it: nothing is decided, the same may be asked."""
+        """Return the callback of a failed write: it refuses the request, which may be repeated."""
+        return partial(self._refuse_unwritten, request)
 
-        def failed(reason: str) -> None:
-            error = StorageFailed(f"nothing was changed: {reason}")
-            self.send(request, encode_outcomes((refused(error),)))
+    def send_when_confirmed(
+        self, request: Request, body: bytes, routers: Iterable[str], _: Applied
+    ) -> None:
+        """Send a durable answer once the routers have confirmed their tables, or had their time."""
+        request.state, request.answer = RequestState.CONFIRMING, body
+        self._context.tables.await_confirmations(
+            routers,
+            partial(self._send_answer, request),
+            deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
+        )
 
-        return failed
+    def _send_answer(self, request: Request, _: Applied | Confirmation) -> None:
+        self.send(request, request.answer)
+
+    def _refuse_unwritten(self, request: Request, reason: str) -> None:
+        error = StorageFailed(f"nothing was changed: {reason}")
+        self.send(request, encode_outcomes((refused(error),)))
 
     def commit(
         self,
@@ -204,12 +250,12 @@ class RequestIntake:
     ) -> None:
         self._context.commit(operations, then, self.fail(request))
 
-    # Letting in.
+    # Checks.
 
     def _check(
         self, edge: str, forward: Forward, command: EndPointCommand
     ) -> CertificateFacts | None:
-        """Raise unless the end-point itself said this, by an edge where it may; facts if new."""
+        """Raise unless the end-point signed this and its edge forwards it; facts of an Attach."""
         verifier = self._context.outside.verifier
         message = signed_bytes(forward.endpoint, forward.request_id, forward.body)
         if isinstance(command, Attach):
@@ -244,7 +290,7 @@ class RequestIntake:
             )
 
     def _is_under_way(self, edge: str, forward: Forward) -> bool:
-        """Whether this very request is being decided; then this edge is answered too."""
+        """Return whether the request is being decided; if so, this edge receives the answer too."""
         pending = self._pending.get((forward.endpoint, forward.request_id))
         if pending is None:
             return False
@@ -255,7 +301,7 @@ class RequestIntake:
         return True
 
     def _known_answer(self, forward: Forward) -> bytes | None:
-        """The answer if this very request has one already; raises if it is a replay."""
+        """Return the kept answer to this request, if there is one; raise if it is a replay."""
         registry = self._context.registry
         endpoint = registry.endpoints.get(forward.endpoint)
         floor = registry.retired.get(forward.endpoint, 0)
@@ -264,7 +310,7 @@ class RequestIntake:
             if body is not None:
                 return body
             if (forward.endpoint, forward.request_id) in registry.tree.begun:
-                return None  # Its answer has begun, before the broker's last start.
+                return None  # The request began before the last start, and waits for other clouds.
             floor = endpoint.answer_cache.floor
         if forward.request_id <= floor:
             raise NotAuthorised(
@@ -282,16 +328,19 @@ class RequestIntake:
         self._return(edge, forward.endpoint, forward.request_id, body)
 
     def _send_when_durable(self, edge: str, forward: Forward, body: bytes) -> None:
-        """Send what rests on operations that may still be on their way to the disk."""
+        """Send an answer that depends on operations which may not be durable yet."""
         if not self._context.pending_count:
             self._send(edge, forward, body)
             return
         unwritten = encode_outcomes((refused(StorageFailed("nothing was changed")),))
         self._context.commit(
             (),
-            lambda _: self._send(edge, forward, body),
-            lambda _: self._send(edge, forward, unwritten),
+            partial(self._send_after, edge, forward, body),
+            partial(self._send_after, edge, forward, unwritten),
         )
+
+    def _send_after(self, edge: str, forward: Forward, body: bytes, _: Applied | str) -> None:
+        self._send(edge, forward, body)
 
     def _return(self, edge: str, endpoint: str, request_id: int, body: bytes) -> None:
         term = self._context.registry.term
@@ -300,16 +349,12 @@ class RequestIntake:
         )
 
 
-def _nobody(edge: str, endpoint: str, incarnation: str) -> None:
-    """Nobody minds that an end-point attaches again."""
-
-
 def _decode(body: bytes) -> EndPointCommand:
     try:
         return decode_command(body)
     except MalformedFrame as error:
         if isinstance(error.__cause__, GridStatError):
-            raise error.__cause__ from error  # A value out of its bounds says so by its own code.
+            raise error.__cause__ from error  # A value out of its bounds has a code of its own.
         raise
 
 
@@ -320,9 +365,9 @@ def _check_facts(facts: CertificateFacts, endpoint: str, named: str, edge: str) 
             f"is of endpoint/{endpoint}"
         )
     if named != edge:
-        raise NotAuthorised(f"rule attachment: asked to attach to {named}, and {edge} forwards it")
+        raise NotAuthorised(f"rule attachment: the request names {named}, and {edge} forwards it")
 
 
-def _check_signature(is_good: bool) -> None:  # noqa: FBT001 — the answer of one call, asked once.
+def _check_signature(is_good: bool) -> None:  # noqa: FBT001 — the result of one call, used once.
     if not is_good:
         raise NotAuthorised("rule signature: the request is not signed by the end-point's key")

@@ -1,4 +1,12 @@
-"""Subscriptions by name and by pattern: decided here, granted once routers confirm (S0 A4)."""
+"""Decision of subscriptions, by name and by pattern (S0 A4).
+
+A Subscribe names several variables, and each has an outcome of its own. A variable of this cloud
+is allocated, reserved and granted here, and `pending_grants.py` sends the answer. A variable of
+another cloud is requested from the parent, and its outcome arrives later
+(`segments/remote_contracts.py`): then the answer is begun (`AnswerBegun`) and completed by
+`segments/pending_answers.py`. A pattern is kept, and matched with present and future variables
+(`pattern_matching.py`).
+"""
 
 from __future__ import annotations
 
@@ -22,8 +30,8 @@ from gridstat.broker.requests.outcomes import (
     refused,
 )
 from gridstat.broker.requests.pattern_matching import PatternMatching
+from gridstat.broker.requests.pending_grants import Reply
 from gridstat.broker.requests.request_checks import check_type, encode_type, expected_type
-from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
 from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
 from gridstat.model.cloud import check_name, check_pattern, is_pattern
 from gridstat.model.errors import (
@@ -33,20 +41,16 @@ from gridstat.model.errors import (
     QuotaReached,
 )
 from gridstat.model.qos import check_modes_defined
-from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
+from gridstat.net.command.endpoint_messages import GrantedOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gridstat.broker.capacity.allocation import Allocation
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation
     from gridstat.broker.records.parent_operations import ContractAsked
     from gridstat.broker.records.registry import EndPoint, Publication, Registry
-    from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.pending_grants import PendingGrants
     from gridstat.broker.requests.request_intake import Request, RequestIntake
-    from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.model.qos import ModalQos
     from gridstat.net.command.endpoint_messages import (
         Outcome,
@@ -55,38 +59,37 @@ if TYPE_CHECKING:
     )
 
 
-ELSEWHERE_BYTES: Final = 2_048
-"""What an outcome from another cloud is reckoned to take of an answer."""
+REMOTE_OUTCOME_BYTES: Final = 2_048
+"""Estimated size of an outcome from another cloud."""
 
 
-class Elsewhere(Protocol):
-    """How variables of other clouds are asked for (`segments/asking.py`)."""
+class RemoteVariables(Protocol):
+    """Requester of variables of other clouds (`segments/remote_contracts.py`)."""
 
     def is_elsewhere(self, name: str) -> bool: ...
 
     def asked(
-        self, endpoint: EndPoint, asked: SubscriptionRequest, request_id: int, place: int
+        self, endpoint: EndPoint, wanted: SubscriptionRequest, request_id: int, place: int
     ) -> ContractAsked: ...
 
     def wait(self, request: Request, direct: list[Subscribed], applied: Applied) -> None: ...
 
 
 class Subscriptions:
-    """A subscriber is answered `Granted` when its paths are durable and up (`grants.py`)."""
+    """Decides subscriptions; the answer is sent when their paths are durable and up."""
 
     def __init__(
         self,
         context: BrokerContext,
         requests: RequestIntake,
         grants: PendingGrants,
-        notices: Notices,
+        remote: RemoteVariables,
     ) -> None:
         self._context = context
         self._requests = requests
         self._grants = grants
-        self._notices = notices
-        self.catching = PatternMatching(context, self.catch, self.follow_caught)
-        self.elsewhere: Elsewhere | None = None
+        self._remote = remote
+        self.matching = PatternMatching(context, self.grant_match, grants)
 
     # Subscribing.
 
@@ -94,22 +97,24 @@ class Subscriptions:
         endpoint = self._context.registry.endpoints[request.endpoint]
         applied = Applied()
         operations: list[Operation] = []
-        caught: list[Subscribed] = []
+        matched: list[Subscribed] = []
         outcomes: list[Outcome] = []
         encoded: list[bytes] = []
         answer_bytes = 0
-        for place, asked in enumerate(command.subscriptions):
+        for place, wanted in enumerate(command.subscriptions):
             try:
                 if answer_bytes > ANSWER_BYTES_MAX:
                     raise QuotaReached(
                         "the answer would be too large", hint="ask for fewer variables at once"
                     )
-                check_modes_defined(asked.qos.modes, self._context.settings.modes_defined)
-                if self._is_asked_elsewhere(endpoint, asked, (request, place), applied, operations):
+                check_modes_defined(wanted.qos.modes, self._context.settings.modes_defined)
+                if self._is_requested_remotely(
+                    endpoint, wanted, (request, place), applied, operations
+                ):
                     encoded.append(b"")
-                    answer_bytes += ELSEWHERE_BYTES
+                    answer_bytes += REMOTE_OUTCOME_BYTES
                     continue
-                found = self._decide(endpoint, asked, applied, operations, caught)
+                found = self._decide(endpoint, wanted, applied, operations, matched)
             except GridStatError as error:
                 found = refused(error)
             outcomes.append(found)
@@ -118,12 +123,13 @@ class Subscriptions:
         if not operations:
             self._requests.answer(request, outcomes)
             return
+        # Matches of patterns are notified one by one; only contracts by name delay the answer.
         direct = [
             operation
             for operation in operations
             if isinstance(operation, Subscribed) and not operation.pattern_id
         ]
-        if self.elsewhere is not None and not all(encoded):
+        if not all(encoded):
             begun = AnswerBegun(
                 endpoint=request.endpoint,
                 request_id=request.request_id,
@@ -131,7 +137,7 @@ class Subscriptions:
             )
             operations.append(begun)
             self._context.effects.apply(begun, applied)
-            later = partial(self._when_begun, self.elsewhere, request, direct, caught)
+            later = partial(self._answer_begun, request, direct, matched)
             self._context.commit_applied(applied, operations, later, self._requests.fail(request))
             return
         body = join_outcomes(encoded)
@@ -139,54 +145,50 @@ class Subscriptions:
             Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
         )
         self._context.effects.apply(operations[-1], applied)
-        then = partial(self._when_durable, request, body, outcomes, direct, caught)
-        self._context.commit_applied(applied, operations, then, self._requests.fail(request))
+        self._grants.commit(request, Reply(body, outcomes, direct), matched, applied, operations)
 
-    def _is_asked_elsewhere(
+    def _is_requested_remotely(
         self,
         endpoint: EndPoint,
-        asked: SubscriptionRequest,
+        wanted: SubscriptionRequest,
         where: tuple[Request, int],
         applied: Applied,
         operations: list[Operation],
     ) -> bool:
-        """Whether another cloud has the variable; its outcome is known later."""
-        if self.elsewhere is None or is_pattern(asked.name):
-            return False
-        if not self.elsewhere.is_elsewhere(asked.name):
+        """Return whether the variable is of another cloud, and request it there if so."""
+        if is_pattern(wanted.name) or not self._remote.is_elsewhere(wanted.name):
             return False
         request, place = where
-        operations.append(self.elsewhere.asked(endpoint, asked, request.request_id, place))
+        operations.append(self._remote.asked(endpoint, wanted, request.request_id, place))
         self._context.effects.apply(operations[-1], applied)
         return True
 
-    def _when_begun(
+    def _answer_begun(
         self,
-        elsewhere: Elsewhere,
         request: Request,
         direct: list[Subscribed],
-        caught: list[Subscribed],
+        matched: list[Subscribed],
         applied: Applied,
     ) -> None:
-        self.follow_caught(caught)
-        elsewhere.wait(request, direct, applied)
+        self._grants.notify_matched(matched)
+        self._remote.wait(request, direct, applied)
 
     def _decide(
         self,
         endpoint: EndPoint,
-        asked: SubscriptionRequest,
+        wanted: SubscriptionRequest,
         applied: Applied,
         operations: list[Operation],
-        caught: list[Subscribed],
+        matched: list[Subscribed],
     ) -> Outcome:
-        if is_pattern(asked.name):
-            return self._hold_pattern(endpoint, asked, applied, operations, caught)
-        expected = expected_type(asked)
-        publication = self._context.registry.publications.get(check_name(asked.name))
+        if is_pattern(wanted.name):
+            return self._hold_pattern(endpoint, wanted, applied, operations, matched)
+        expected = expected_type(wanted)
+        publication = self._context.registry.publications.get(check_name(wanted.name))
         if publication is None:
-            raise NoSuchVariable(f"nobody publishes {asked.name}")
+            raise NoSuchVariable(f"nobody publishes {wanted.name}")
         check_type(publication.variable, expected)
-        record = self.grant(endpoint, publication, asked.qos, label=asked.label)
+        record = self.grant(endpoint, publication, wanted.qos, label=wanted.label)
         if isinstance(record, Refusal):
             return refused(record)
         operations.append(record)
@@ -202,8 +204,8 @@ class Subscriptions:
         label: str = "",
         pattern_id: int = 0,
     ) -> Subscribed | Refusal:
-        """A contract for one variable, reserved; or why not."""
-        # An older release may have held a pattern in any mode: what it would catch is refused here.
+        """Reserve a contract for one variable, or return the refusal."""
+        # A pattern of an older release may name undefined modes: its matches are refused here.
         check_modes_defined(qos.modes, self._context.settings.modes_defined)
         if len(endpoint.subscriptions) >= self._context.settings.quotas.subscriptions_max:
             raise QuotaReached(
@@ -220,45 +222,30 @@ class Subscriptions:
         )
         answer = self._context.reservations.allocate(request)
         if isinstance(answer, Refusal):
-            return self._with_refused_tables(answer)
+            return self._with_table_refusals(answer)
         registry.next_subscription_id()
         if len(answer.granted) > TERMS_MAX and len(terms_of(answer.granted, 0)) > TERMS_MAX:
             self._context.reservations.release(request.subscription_id)
             raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
         return record_of(answer, label=label, pattern_id=pattern_id)
 
-    def _with_refused_tables(self, refusal: Refusal) -> Refusal:
-        """Routers that take no orders are not used; whoever wonders why is told."""
+    def _with_table_refusals(self, refusal: Refusal) -> Refusal:
+        """Add the routers that refuse their tables, and so are not used, to the hint."""
         refusals = self._context.tables.refusals()
         if not refusals:
             return refusal
-        words = [f"router {name} refuses its table: {reason}" for name, reason in refusals.items()]
-        return replace(refusal, hint="; ".join(filter(None, (refusal.hint, *few_words(words)))))
-
-    def _when_durable(
-        self,
-        request: Request,
-        body: bytes,
-        outcomes: list[Outcome],
-        direct: list[Subscribed],
-        caught: list[Subscribed],
-        _: Applied,
-    ) -> None:
-        self.follow_caught(caught)
-        if direct:
-            self._grants.await_paths(request, body, outcomes, direct)
-        else:
-            self._requests.send(request, body)
+        texts = [f"router {name} refuses its table: {reason}" for name, reason in refusals.items()]
+        return replace(refusal, hint="; ".join(filter(None, (refusal.hint, *few_words(texts)))))
 
     # Patterns.
 
     def _hold_pattern(
         self,
         endpoint: EndPoint,
-        asked: SubscriptionRequest,
+        wanted: SubscriptionRequest,
         applied: Applied,
         operations: list[Operation],
-        caught: list[Subscribed],
+        matched: list[Subscribed],
     ) -> Outcome:
         registry = self._context.registry
         if len(endpoint.patterns) >= self._context.settings.quotas.patterns_max:
@@ -266,39 +253,39 @@ class Subscriptions:
         held = PatternHeld(
             pattern_id=registry.next_subscription_id(),
             subscriber=endpoint.name,
-            pattern=check_pattern(asked.name),
-            qos=asked.qos,
-            type_encoded=encode_type(expected_type(asked)),
-            label=asked.label,
+            pattern=check_pattern(wanted.name),
+            qos=wanted.qos,
+            type_encoded=encode_type(expected_type(wanted)),
+            label=wanted.label,
         )
         operations.append(held)
         self._context.effects.apply(held, applied)
-        room = max(0, self._context.settings.catch_at_once - len(operations))
-        # One more than is caught now tells that there is more; with no room nobody has to search.
-        found = list(islice(registry.matching(held.pattern), room + 1)) if room else []
-        if found[room:] or not room:
-            self.catching.later(MatchingLeft(pattern_id=held.pattern_id), applied, operations)
-        words = [
-            words
-            for publication in found[:room]
-            if (words := self.catch(held, publication, applied, operations, caught))
+        budget = max(0, self._context.settings.catch_at_once - len(operations))
+        # One publication more than fits shows that matching is unfinished.
+        found = list(islice(registry.matching(held.pattern), budget + 1)) if budget else []
+        if found[budget:] or not budget:
+            self.matching.enqueue(MatchingLeft(pattern_id=held.pattern_id), applied, operations)
+        refusals = [
+            refusal
+            for publication in found[:budget]
+            if (refusal := self.grant_match(held, publication, applied, operations, matched))
         ]
         return GrantedOutcome(
             subscription_id=held.pattern_id,
             variable=None,
-            degraded=few_words(words),
+            degraded=few_words(refusals),
             label=held.label,
         )
 
-    def catch(
+    def grant_match(
         self,
         held: PatternHeld,
         publication: Publication,
         applied: Applied,
         operations: list[Operation],
-        caught: list[Subscribed],
+        matched: list[Subscribed],
     ) -> str:
-        """Let a pattern have a variable; the answer says why not, if it could not."""
+        """Grant a variable to a pattern; return the reason of a refusal, or an empty text."""
         variable = publication.variable
         if held.type_encoded and held.type_encoded != encode_type(variable.value_type):
             return ""
@@ -312,35 +299,13 @@ class Subscriptions:
         if isinstance(record, Refusal):
             return f"{variable.name} was not caught: {record.reason} ({record.code})"
         operations.append(record)
-        caught.append(record)
+        matched.append(record)
         self._context.effects.apply(record, applied)
         return ""
 
-    def follow_caught(self, caught: Iterable[Subscribed]) -> None:
-        """Notify the subscriber of what its patterns have caught, each when its paths are up."""
-        for record in caught:
-            self._context.tables.await_confirmations(
-                routers_of((record,)),
-                partial(self._tell_matched, record),
-                deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-                judge=partial(has_confirmed_path, record),
-            )
-
-    def _tell_matched(self, record: Subscribed, waiting: Confirmation) -> None:
-        found = self._context.registry.subscriptions.get(record.subscription_id)
-        if found is not None:
-            refusing = self._context.tables.refusing(record.variable_id, routers_of((record,)))
-            words = tuple(
-                f"router {name} has not confirmed its part yet"
-                for name in sorted(refusing.union(waiting.silent))
-            )
-            outcome = granted(record, found.variable, words, detection=self._context.detection)
-            notice = Matched(pattern_id=record.pattern_id, granted=outcome)
-            self._notices.push(record.subscriber, notice)
-
 
 def sources_of(registry: Registry, publication: Publication) -> tuple[str, ...]:
-    """The edges to which a variable's publisher is attached."""
+    """Return the edges to which a variable's publisher is attached."""
     publisher = registry.endpoints.get(publication.publisher)
     if publisher is None or not publisher.attachments:
         raise NoSuchVariable(f"the publisher of {publication.variable.name} is away")
@@ -348,7 +313,7 @@ def sources_of(registry: Registry, publication: Publication) -> tuple[str, ...]:
 
 
 def targets_of(endpoint: EndPoint) -> tuple[str, ...]:
-    """The edges at which an end-point can take events."""
+    """Return the edges at which an end-point can receive events."""
     found = endpoint.edges_usable(is_receiver=True)
     if not found:
         raise LayoutError(
@@ -359,7 +324,7 @@ def targets_of(endpoint: EndPoint) -> tuple[str, ...]:
 
 
 def renewed(old: Subscribed, answer: Allocation) -> Subscribed:
-    """The next generation of a contract, with other paths or another quality."""
+    """Return the next generation of a contract, with other paths or another quality."""
     request = answer.request
     return structs.replace(
         old,
@@ -379,7 +344,7 @@ def renewed(old: Subscribed, answer: Allocation) -> Subscribed:
 def record_of(
     answer: Allocation, *, label: str = "", pattern_id: int = 0, generation: int = 0
 ) -> Subscribed:
-    """A contract as the journal keeps it."""
+    """Return a contract as the journal keeps it."""
     request = answer.request
     return Subscribed(
         subscription_id=request.subscription_id,

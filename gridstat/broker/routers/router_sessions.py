@@ -105,7 +105,7 @@ class RouterSessions:
         )
         is_new = message.is_first_time or before is None or before.instance != report.instance
         if report != before:
-            context.learn(report)
+            context.take_report(report)
         table = context.tables[name]
         is_in_step = message.digest == table.wanted.digest
         context.send_router(

@@ -27,7 +27,7 @@ from gridstat.broker.segments.abstract_links import (
     TrapSearch,
     are_alike,
 )
-from gridstat.broker.unit_of_work import nothing
+from gridstat.broker.unit_of_work import no_op
 from gridstat.model.errors import LayoutError, StorageFailed
 from gridstat.net.command.message_pages import PageAssembler, pages_of_abstract_links
 from gridstat.net.command.segment_messages import Nearness
@@ -164,7 +164,7 @@ class LeafBorders:
 
     def _commit(self, operations: list[TreeOperation]) -> None:
         if operations:
-            self._context.commit(operations, nothing, self._commit_failed)
+            self._context.commit(operations, no_op, self._commit_failed)
 
     def _commit_failed(self, reason: str) -> None:
         """End the session because the disk is full; the parent sends the list again after the

@@ -16,7 +16,6 @@ from gridstat.broker.requests.subscriptions import sources_of
 from gridstat.broker.segments.cloud_distances import CloudDistances
 from gridstat.broker.segments.leaf_borders import LeafBorders
 from gridstat.broker.segments.leaf_identifiers import LeafIdentifiers
-from gridstat.broker.segments.parent_session import ParentSession
 from gridstat.broker.segments.pattern_watches import PatternWatches
 from gridstat.broker.segments.remote_contracts import RemoteContracts
 from gridstat.broker.segments.segment_reservations import SegmentReservations
@@ -44,7 +43,7 @@ from gridstat.net.command.tree_messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.registry import Subscription
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.pending_grants import PendingGrants
     from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.routers.router_health import RouterHealth
+    from gridstat.broker.segments.parent_session import ParentSession
     from gridstat.net.command.messages import Message
     from gridstat.net.command.router_messages import ChannelStateChanged
 
@@ -62,13 +62,16 @@ class ParentDispatcher:
     def __init__(
         self,
         context: BrokerContext,
+        session: ParentSession,
         health: RouterHealth,
         requests: RequestIntake,
         grants: PendingGrants,
         notices: Notices,
+        handlers: Mapping[type[TreeMessageBase], Callable[[Any], None]],
     ) -> None:
+        """`handlers` serve messages of other parts."""
         self._context = context
-        self.session = ParentSession(context)
+        self.session = session
         distances = CloudDistances(context.reservations.resources)
         self.borders = LeafBorders(context, self.session, health, distances)
         self.contracts = RemoteContracts(
@@ -92,6 +95,7 @@ class ParentDispatcher:
             WatchNames: self._watches.begin,
             EndWatch: self._watches.end,
             NamesFound: self._watches.found,
+            **handlers,
         }
 
     def is_parent(self, peer: str) -> bool:

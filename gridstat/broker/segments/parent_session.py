@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.broker.records.parent_operations import ParentJoined
-from gridstat.broker.unit_of_work import nothing
+from gridstat.broker.unit_of_work import no_op
 from gridstat.model.errors import StaleTerm, StorageFailed
 from gridstat.net.command.tree_messages import JoinTree
 
@@ -87,7 +87,7 @@ class ParentSession:
         # Only a change is written: a session that is lost and restored costs no commit.
         before = tree.parent_term, tree.depth, tree.above
         if before != (joined_operation.term, joined_operation.depth, joined_operation.above):
-            self._context.commit([joined_operation], nothing, self._term_not_stored)
+            self._context.commit([joined_operation], no_op, self._term_not_stored)
         is_first, self.is_joined = not self.is_joined, True
         if is_first:
             self._context.note(

@@ -352,7 +352,7 @@ class RemoteContracts:
             )
             self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
 
-    def held_impaired(
+    def report_impaired(
         self, subscriber: str, number: int, is_whole: Callable[[Subscription], bool]
     ) -> None:
         """Notify a subscriber that reports broken paths of a contract if all paths work."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.tree.tree_operations import TreeOperation
-from gridstat.broker.unit_of_work import UnitOfWork, nobody
+from gridstat.broker.unit_of_work import UnitOfWork, ignore_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,7 +107,7 @@ class TreeContext(UnitOfWork[TreeOperation]):
         the component that repeats the operation.
         """
         if self.pending_count:
-            self.decide((), send, nobody)
+            self.decide((), send, ignore_failure)
         else:
             send()
 

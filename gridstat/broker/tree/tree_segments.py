@@ -39,7 +39,7 @@ from gridstat.broker.tree.tree_operations import (
     body_of,
     holding_with,
 )
-from gridstat.broker.unit_of_work import nobody
+from gridstat.broker.unit_of_work import ignore_failure
 from gridstat.model.errors import NoSuchVariable, StorageFailed
 from gridstat.net.command.segment_messages import (
     HeldSegment,
@@ -161,7 +161,7 @@ class TreeSegments:
 
     def _when_durable(self, send: Callable[[], None]) -> None:
         """Send after all pending writes; if one fails, the parent repeats its request."""
-        self._context.decide((), send, nobody)
+        self._context.decide((), send, ignore_failure)
 
     def looked_up(self, request: Reserve, found: LookedUp) -> None:
         key = (request.contract, request.generation)

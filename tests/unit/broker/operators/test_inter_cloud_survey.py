@@ -56,7 +56,7 @@ def test_a_survey_says_where_the_cloud_stands(cloud: Family) -> None:
 def test_a_question_that_is_not_answered_yet_is_told_as_such(cloud: Family) -> None:
     cloud.ask(CENTRE, "c1/e2", subscribe(FAR.name))
     (asked,) = survey(cloud)["subscriptions"]
-    assert (asked["state"], asked["owner"], asked["paths"]) == ("asked above", "", [])
+    assert (asked["state"], asked["owner"], asked["paths"]) == ("requested from the parent", "", [])
     assert account(cloud)["contracts"] == []
 
 

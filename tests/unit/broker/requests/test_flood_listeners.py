@@ -123,7 +123,7 @@ def test_without_a_place_to_hear_it_is_refused(cloud: Conversation) -> None:
 def test_so_many_end_points_hear_all_that_floods_and_no_more(
     cloud: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flood_listeners, "HEARING_MAX", 1)
+    monkeypatch.setattr(flood_listeners, "LISTENERS_MAX", 1)
     hear(cloud)
     refused = cloud.only(RefusedOutcome, cloud.ask(PMU, "c1/e0", HEAR))
     assert refused.code == QuotaReached.code
@@ -133,7 +133,7 @@ def test_so_many_end_points_hear_all_that_floods_and_no_more(
 def test_an_edge_copies_what_floods_to_few_end_points_and_names_itself_to_the_next(
     cloud: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flood_listeners, "EDGE_HEARING_MAX", 1)
+    monkeypatch.setattr(flood_listeners, "EDGE_LISTENERS_MAX", 1)
     hear(cloud)
     cloud.attach("c1/other", "c1/e3")
     cloud.settle()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gridstat.broker.requests.ledger_reports import COUNT_MAX, kept_ledger
+from gridstat.broker.requests.queries import COUNT_MAX, kept_ledger
 from gridstat.net.command.endpoint_messages import (
     LEDGER_PATHS_MAX,
     LedgerEntry,

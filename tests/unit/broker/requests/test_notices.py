@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.broker.requests.notices import KEPT_BYTES_MAX, _Kept, _Shelf
+from gridstat.broker.requests.notices import KEPT_BYTES_MAX, _Kept, _KeptNotices
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import (
     Matched,
@@ -88,7 +88,7 @@ def test_a_new_process_hears_nothing_of_the_old_one(cloud: Conversation) -> None
 
 
 def test_notices_are_kept_within_a_bound_of_bytes() -> None:
-    shelf = _Shelf()
+    shelf = _KeptNotices()
     for number in range(9):
         shelf.add(_Kept(number, None, b"x" * (KEPT_BYTES_MAX // 3)), notices_max=256)
     assert [kept.sent_ns for kept in shelf.notices] == [6, 7, 8]

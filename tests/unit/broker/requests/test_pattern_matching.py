@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from gridstat.broker.requests.pattern_matching import CATCH_TIMER
+from gridstat.broker.requests.pattern_matching import MATCH_TIMER
 from gridstat.broker.settings import BrokerSettings
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched, Unsubscribe
@@ -35,9 +35,9 @@ def caught(cloud: Conversation) -> int:
 def turns(cloud: Conversation) -> list[int]:
     """How many variables were caught after each turn, until no more wait."""
     found = [caught(cloud)]
-    while CATCH_TIMER in cloud.timers:
-        del cloud.timers[CATCH_TIMER]
-        cloud.tell(TimerFired(CATCH_TIMER))
+    while MATCH_TIMER in cloud.timers:
+        del cloud.timers[MATCH_TIMER]
+        cloud.tell(TimerFired(MATCH_TIMER))
         found.append(caught(cloud))
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gridstat.broker.requests.pending_grants import GrantState
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable
 from gridstat.model.qos import QosRequest
 from gridstat.net.command.endpoint_messages import GrantedOutcome, Unpublish
@@ -82,6 +83,31 @@ def test_a_contract_that_cannot_be_taken_back_on_a_full_disk_is_neither_refused_
     refused = refusal(silent.answers[CENTRE, silent.request_id])
     assert refused.code == DeadlinePassed.code
     assert silent.broker.registry.subscriptions == {}
+
+
+def test_a_grant_is_recorded_in_one_state_at_a_time_until_it_is_answered(
+    silent: Conversation,
+) -> None:
+    grants = silent.broker._grants
+    silent.is_journal_held = True
+    silent.send(CENTRE, "c1/e2", TWO_PATHS)
+    assert grants.states() == [GrantState.WRITING]
+
+    silent.is_journal_held = False
+    silent.write()
+    assert grants.states() == [GrantState.CONFIRMING]
+
+    silent.is_disk_full = True
+    silent.advance(silent.settings.confirm_within_ns)
+    assert grants.states() == [GrantState.RETRYING]
+
+    silent.is_disk_full = False
+    silent.advance(silent.settings.retry_after_ns)
+    assert grants.states() == [GrantState.CONFIRMING]
+
+    let_confirm(silent)
+    assert grants.states() == []
+    answered(silent)
 
 
 def test_a_contract_that_could_not_be_taken_back_is_granted_once_its_paths_are_up(

@@ -200,7 +200,7 @@ def test_a_fault_of_the_broker_over_one_request_leaves_no_trace_and_serves_the_n
 
     cloud.may_fail = True
     with monkeypatch.context() as faulty:
-        faulty.setattr(cloud.broker._publications, "_offer", fail)
+        faulty.setattr(cloud.broker._publications, "_match_patterns", fail)
         assert refusal(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/b")))).code == Refused.code
     assert "request_failed" in [note.word for note in cloud.notes]
     assert f"{PMU}/b" not in cloud.broker.registry.publications

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gridstat.broker.capacity.allocator import Allocator
+from gridstat.broker.requests.pending_grants import GRANT_RETRY_TIMER
 from gridstat.model.errors import RouterFull
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S
@@ -244,6 +245,27 @@ def test_a_full_disk_keeps_a_way_round_from_being_answered_until_it_is_durable(
     granted = cloud.only(GrantedOutcome, cloud.answers[CENTRE, asked])
     assert "c1/i0" not in granted.paths[0].routers
     assert cloud.differing() == []
+
+
+def test_an_answer_reports_the_old_path_if_the_journal_did_not_take_the_new_one(
+    cloud: Conversation,
+) -> None:
+    """The router holds the row by the time that the write would be tried again."""
+    cloud.routers["c1/i0"].refused = {number_of(cloud, VOLTAGE): NO_ROOM}
+    cloud.routers["c1/i0"].is_silent = True
+    asked = cloud.send(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    cloud.settle()
+    cloud.is_disk_full = True
+    cloud.routers["c1/i0"].is_silent = False
+    cloud.confirm("c1/i0")
+    assert (CENTRE, asked) not in cloud.answers
+
+    refuse_voltage(cloud, "c1/i0", is_refused=False)
+    cloud.fire(GRANT_RETRY_TIMER)
+    cloud.settle()
+    granted = cloud.only(GrantedOutcome, cloud.answers[CENTRE, asked])
+    held = cloud.broker.registry.subscriptions[granted.subscription_id].record
+    assert [path.routers for path in granted.paths] == [path.routers for path in held.paths]
 
 
 def test_a_new_contract_whose_only_path_has_a_refused_row_is_refused_with_the_reason(

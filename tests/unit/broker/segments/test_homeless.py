@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gridstat.broker.placement import HOUSE_TIMER
+from gridstat.broker.placement import PLACEMENT_TIMER
 from gridstat.model.errors import StillInUse
 from gridstat.model.rate_law import Period
 from gridstat.net.command.endpoint_messages import ChangePublication
@@ -93,7 +93,7 @@ def test_a_homeless_segment_is_told_as_mended_when_it_has_a_place() -> None:
         cloud.tell(Received("operator/c1/alice", AddChannel(request_id=1, channel=channel)))
     cloud.settle()
     assert cloud.heard(SegmentRestored) == []
-    cloud.fire(HOUSE_TIMER)
+    cloud.fire(PLACEMENT_TIMER)
     cloud.settle()
     assert not cloud.broker.registry.homeless
     assert cloud.last(SegmentRestored).contract == CONTRACT

@@ -36,7 +36,6 @@ from tests.unit.broker.tree.test_flooding_faults import (
 from tests.unit.broker.tree.test_tree_flooding import floods
 
 if TYPE_CHECKING:
-    from gridstat.broker.operators.leaf_flooding import FloodingMessage
     from gridstat.net.command.messages import Message
     from tests.unit.broker.tree.family import Family
 
@@ -152,14 +151,14 @@ def test_a_refusal_goes_with_the_child(pair: Family) -> None:
 
 def test_a_refusal_goes_with_the_flood(pair: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the child never says that it has done what it was told since."""
-    flooding = pair.leaves["b"].broker.flooding
-    tell = flooding.tell_parent
+    parent = pair.leaves["b"].broker.flooding.parent
+    send = parent.send
 
-    def tell_some(word: FloodingMessage) -> None:
-        if not isinstance(word, FloodingCommitted):
-            tell(word)
+    def send_some(message: Message) -> None:
+        if not isinstance(message, FloodingCommitted):
+            send(message)
 
-    monkeypatch.setattr(flooding, "tell_parent", tell_some)
+    monkeypatch.setattr(parent, "send", send_some)
     say(pair, "b", refusal(pair))
     for command in (RemoveFlooding(request_id=2, name=VOLTAGE), FLOOD):
         pair.ask("root", command)
