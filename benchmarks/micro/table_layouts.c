@@ -2,7 +2,7 @@
  *
  *   close   S0 A9 (close_table.h): by channel, then interval.
  *   sparse  S0 A10 (sparse_table.h): by interval, then channel, with marks.
- *   ours    the core's own row (forwarding_row.c): each distinct term once, with a bitmap.
+ *   ours    the core's own row (forwarding_table.c): each distinct term once, with a bitmap.
  *
  * All work on divisors and slots. Close and sparse divide, as S0 does; the inverses of ours are
  * part of its row. Paths are put in and taken out as S0 says; that may be slow, routing may not.

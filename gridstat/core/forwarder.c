@@ -1,11 +1,17 @@
 #include "forwarder.h"
 
+#include <time.h>
+
 #include "egress.h"
 #include "memory.h"
 #include "pace.h"
 
 #define GROUP    24U /* Events that are looked up together, so that their cache misses overlap. */
 #define NO_SCOPE UINT32_MAX
+
+#define COUNTER_SPINS_MAX 2000U /* About a tenth of a millisecond, several calls long. */
+#define COUNTER_TRIES_MAX (COUNTER_SPINS_MAX + 10000U)
+#define COUNTER_NAP_NS    50000
 
 typedef struct {
     gs_core *core;
@@ -500,4 +506,131 @@ void gs_forward(gs_core *core, const gs_view *view, const gs_arrival *arrival, g
     note_heard(&way);
     gs_add(&core->counters.datagrams_in, datagrams);
     gs_add(&core->counters.bytes_in, arrival->bytes);
+}
+
+/* --- Sending: open datagrams at once, paced channels as their lines come free -------------- */
+
+static void note_backlog(gs_core *core, gs_channel *channel, uint64_t again_ns)
+{
+    if (again_ns == GS_IDLE_NS)
+        return;
+    channel->is_backlogged = true;
+    core->backlog[core->backlog_count++] = channel;
+    if (again_ns < core->wake_ns)
+        core->wake_ns = again_ns;
+}
+
+static void pump_channel(gs_core *core, gs_channel *channel, uint64_t steady_ns)
+{
+    gs_pumping pumping = {.pool = &core->pool, .latency = &core->latency, .now_ns = steady_ns};
+    note_backlog(core, channel, gs_egress_pump(channel, &pumping));
+}
+
+void gs_pump(gs_core *core, uint64_t steady_ns)
+{
+    uint32_t count = core->backlog_count;
+    core->backlog_count = 0;
+    core->wake_ns = GS_IDLE_NS;
+    for (uint32_t i = 0; i < count; i++) {
+        core->backlog[i]->is_backlogged = false;
+        pump_channel(core, core->backlog[i], steady_ns);
+    }
+}
+
+void gs_flush(gs_core *core, uint64_t steady_ns)
+{
+    for (uint32_t i = 0; i < core->dirty_count; i++) {
+        gs_channel *channel = core->dirty[i];
+        channel->is_dirty = false;
+        if (channel->queues == NULL) {
+            gs_channel_flush(channel);
+            channel->sent_ns = steady_ns;
+        } else if (!channel->is_backlogged) {
+            pump_channel(core, channel, steady_ns);
+        }
+    }
+    core->dirty_count = 0;
+    if (core->wake_ns <= steady_ns)
+        gs_pump(core, steady_ns);
+}
+
+/* --- Probes, and the silence of sources -------------------------------------------------- */
+
+void gs_find_probing(gs_core *core)
+{
+    core->probing_count = 0;
+    core->probe_ns = GS_IDLE_NS;
+    for (uint32_t i = 0; i < core->limits.channels_max; i++) {
+        gs_channel *channel = __atomic_load_n(&core->channels[i], __ATOMIC_ACQUIRE);
+        if (channel == NULL || channel->probe_interval_ns == 0)
+            continue;
+        core->probing[core->probing_count++] = channel;
+        if (channel->next_probe_ns < core->probe_ns)
+            core->probe_ns = channel->next_probe_ns;
+    }
+}
+
+void gs_probe(gs_core *core, uint64_t steady_ns, uint32_t probes_max)
+{
+    core->probe_ns = GS_IDLE_NS;
+    for (uint32_t i = 0; i < core->probing_count; i++) {
+        gs_channel *channel = core->probing[i];
+        if (channel->next_probe_ns <= steady_ns && probes_max > 0 &&
+            gs_channel_needs_probe(channel, steady_ns)) {
+            gs_channel_probe(channel, steady_ns);
+            if (channel->queues != NULL) /* It overtakes what waits, but the line is the same. */
+                gs_egress_charge(channel, GS_HEADER_BYTES, steady_ns);
+            probes_max--;
+        }
+        if (channel->next_probe_ns < core->probe_ns)
+            core->probe_ns = channel->next_probe_ns;
+    }
+}
+
+gs_source_facts gs_core_source(const gs_core *core, uint32_t channel_id)
+{
+    const gs_source *source = gs_source_of(gs_table_sources(core->table), channel_id);
+    if (source == NULL)
+        return (gs_source_facts){0};
+    return gs_source_tell(source->state, &core->attention);
+}
+
+/* --- Closing a channel: the core keeps no pointer to it ----------------------------------- */
+
+static uint32_t leave_out(gs_channel **channels, uint32_t count, const gs_channel *channel)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (channels[i] != channel)
+            channels[kept++] = channels[i];
+    return kept;
+}
+
+void gs_forget(gs_core *core, gs_channel *channel)
+{
+    core->backlog_count = leave_out(core->backlog, core->backlog_count, channel);
+    core->probing_count = leave_out(core->probing, core->probing_count, channel);
+    channel->is_backlogged = false;
+    if (channel->queues != NULL)
+        gs_egress_drop(channel, &core->pool);
+}
+
+/* --- Counters, read by other threads ------------------------------------------------------ */
+
+gs_core_counters gs_core_counters_read(const gs_core *core)
+{
+    gs_core_counters copy;
+    const gs_counter *from = (const gs_counter *)&core->counters;
+    gs_counter *to = (gs_counter *)&copy;
+    uint64_t before, after;
+    uint32_t tries = 0;
+    do {
+        if (tries > COUNTER_SPINS_MAX) /* The thread was interrupted in the middle of a call. */
+            nanosleep(&(struct timespec){.tv_nsec = COUNTER_NAP_NS}, NULL);
+        before = __atomic_load_n(&core->version, __ATOMIC_ACQUIRE);
+        for (size_t i = 0; i < sizeof copy / sizeof(gs_counter); i++)
+            to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+        after = __atomic_load_n(&core->version, __ATOMIC_RELAXED);
+    } while ((before != after || (before & 1) != 0) && ++tries < COUNTER_TRIES_MAX);
+    return copy;
 }

@@ -1,4 +1,4 @@
-"""By which channels the copies of a row's events came; `row_copies.c` is the fast copy."""
+"""By which channels the copies of a row's events came; `forwarding_table.c` is the fast copy."""
 
 from __future__ import annotations
 
