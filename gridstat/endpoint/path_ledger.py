@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gridstat.model.copy_window import COPY_WAYS
+from gridstat.model.copy_window import COPY_PATHS
 from gridstat.model.identifiers import path_name
 from gridstat.model.short_text import counted, short_repr
 from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX, ROUTERS_TOLD_MAX, PathEntry
@@ -250,7 +250,7 @@ class _Way:
         copies = reading.copies
         one_in = _one_in(copies.every, now.every)
         ingress = self.path.channel_ids[-1] if self.path.channel_ids else 0
-        is_left_out = ingress not in copies.ways and len(copies.ways) >= COPY_WAYS
+        is_left_out = ingress not in copies.ways and len(copies.ways) >= COPY_PATHS
         if not one_in or is_left_out:
             self._edge.is_read = False
             return False

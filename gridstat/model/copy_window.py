@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gridstat.model.rate_law import Period
 
-COPY_WAYS: Final = 4
+COPY_PATHS: Final = 4
 """Of so many ways copies are told apart; others bring copies that nobody counts."""
 COPY_SLOTS: Final = 256
 """Due slots that are remembered, by pages; a copy of one on an older page is no copy."""
@@ -29,8 +29,8 @@ class CopyCounts(NamedTuple):
     """
 
     passed: int = 0
-    came: tuple[int, ...] = (0,) * COPY_WAYS
-    first: tuple[int, ...] = (0,) * COPY_WAYS
+    came: tuple[int, ...] = (0,) * COPY_PATHS
+    first: tuple[int, ...] = (0,) * COPY_PATHS
 
 
 @dataclass(slots=True)
@@ -39,9 +39,9 @@ class CopyWindow:
 
     newest: int = 0
     passed: int = 0
-    came: list[int] = field(default_factory=lambda: [0] * COPY_WAYS)
-    first: list[int] = field(default_factory=lambda: [0] * COPY_WAYS)
-    seen: list[set[int]] = field(default_factory=lambda: [set() for _ in range(COPY_WAYS)])
+    came: list[int] = field(default_factory=lambda: [0] * COPY_PATHS)
+    first: list[int] = field(default_factory=lambda: [0] * COPY_PATHS)
+    seen: list[set[int]] = field(default_factory=lambda: [set() for _ in range(COPY_PATHS)])
 
     def note(self, way: int, due: int, *, is_first: bool) -> None:
         """A copy of the due slot with this number among the due ones came by a way."""

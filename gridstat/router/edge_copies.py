@@ -59,7 +59,7 @@ def _found(
         facts = copies(variable_id) if 0 < variable_id < 2**32 else None
         if facts is not None:
             ways = zip(facts["came"], facts["first"], strict=True)
-            channel_ids = facts["channel_ids"][: facts["way_count"]]
+            channel_ids = facts["channel_ids"][: facts["path_count"]]
             yield EdgeCopies(
                 variable_id=variable_id,
                 every=facts["every"],

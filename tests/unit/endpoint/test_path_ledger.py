@@ -14,7 +14,7 @@ from gridstat.endpoint.path_ledger import (
     PathBook,
     PathLedger,
 )
-from gridstat.model.copy_window import COPY_WAYS
+from gridstat.model.copy_window import COPY_PATHS
 from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX, EdgeCopies, GrantedPath
 from tests.unit.endpoint.paper_grid import counters
 
@@ -183,7 +183,7 @@ def test_an_edge_that_says_nothing_any_more_is_not_taken_at_its_last_word() -> N
 def test_a_channel_for_which_an_edge_has_no_place_is_unknown_and_has_lost_nothing() -> None:
     book = PathBook()
     book.follow((UPPER, LOWER), 0)
-    others = [(20 + number, 100, 0) for number in range(COPY_WAYS - 1)]
+    others = [(20 + number, 100, 0) for number in range(COPY_PATHS - 1)]
     for passed in (100, 200):
         book.read(at_edge(passed, (2, passed, passed), *others))
     upper, lower = book.told()
