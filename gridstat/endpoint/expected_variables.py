@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from gridstat.endpoint.contract import latency_ns_in, terms_in
 from gridstat.endpoint.ledger import Ledger, frames_of
 from gridstat.endpoint.path_ledger import Counted, EdgeReading
-from gridstat.endpoint.slot_clock import Begin
+from gridstat.endpoint.slot_clock import StartTime
 from gridstat.endpoint.tally import Tally
 
 if TYPE_CHECKING:
@@ -94,13 +94,13 @@ class ExpectedVariables:
     """An identifier is expected as long as somebody listens to it, and no longer."""
 
     def __init__(self, receiver: Expecting, deliverer: Deliverer, clock: Clock) -> None:
-        self.places: dict[str, int] = {}
+        self.source_indices: dict[str, int] = {}
         """Which of the receiver's sources each edge is."""
-        self.tap: Tap | None = None
+        self._tap: Tap | None = None
         self._receiver = receiver
         self._deliverer = deliverer
         self._clock = clock
-        self._ears: dict[Subscription, dict[int, _Expectation]] = {}
+        self._expectations: dict[Subscription, dict[int, _Expectation]] = {}
         self._listeners: dict[int, list[_Expectation]] = {}
         self._laws: dict[int, _Law] = {}
         self._begun: dict[int, int] = {}
@@ -109,6 +109,10 @@ class ExpectedVariables:
         self._reports = 0
         self._edges: dict[tuple[str, int], EdgeReading] = {}
         self._lock = threading.RLock()
+
+    def set_tap(self, tap: Tap) -> None:
+        """Notify this tap of every contract from now on."""
+        self._tap = tap
 
     def begin(self, subscription: Subscription, modes: int, from_ns: int = 0) -> None:
         """Listen to the variable of its contract; raises if it cannot be delivered as wished.
@@ -123,57 +127,57 @@ class ExpectedVariables:
         begin = self._begin(from_ns)
         with self._lock:
             self._follow_paths(subscription)
-            ears = self._ears.setdefault(subscription, {})
-            if variable.variable_id in ears:
-                self._renew(subscription, ears[variable.variable_id], terms, latency_ns)
+            expectations = self._expectations.setdefault(subscription, {})
+            if variable.variable_id in expectations:
+                self._renew(subscription, expectations[variable.variable_id], terms, latency_ns)
                 return
-            ear = _Expectation(variable, terms, Tally(terms, latency_ns, begin), latency_ns)
-            subscription.incoming.obey(variable, terms, ear.tally, begin)
-            self._tell_tap(subscription, ear)
-            self._expect(ear)
-            ears[variable.variable_id] = ear
+            expectation = _Expectation(variable, terms, Tally(terms, latency_ns, begin), latency_ns)
+            subscription.incoming.set_terms(variable, terms, expectation.tally, begin)
+            self._notify_tap(subscription, expectation)
+            self._expect(expectation)
+            expectations[variable.variable_id] = expectation
         self._deliverer.add(variable.variable_id, subscription.incoming)
         self._deliverer.watch(subscription.incoming)
-        self._stir(subscription)
+        self._reschedule(subscription)
 
     def end(self, subscription: Subscription, variable_id: int | None = None) -> None:
         """Listen no longer: to one identifier, or to all of the subscription's."""
         with self._lock:
             self._read_paths(subscription, self._total(subscription))
-            ears = self._ears.get(subscription, {})
-            if variable_id is None and ears:
-                self._tell_tap_of_end(next(reversed(ears.values())))
-            for number in tuple(ears) if variable_id is None else (variable_id,):
-                ear = ears.pop(number, None)
-                if ear is None:
+            expectations = self._expectations.get(subscription, {})
+            if variable_id is None and expectations:
+                self._notify_tap_of_end(next(reversed(expectations.values())))
+            for number in tuple(expectations) if variable_id is None else (variable_id,):
+                expectation = expectations.pop(number, None)
+                if expectation is None:
                     continue
-                counted = ear.tally.finish(self._deliverer.caught_up_ns)
-                subscription.past += self._with_copies(ear, counted)
+                counted = expectation.tally.finish(self._deliverer.caught_up_ns)
+                subscription.past += self._with_copies(expectation, counted)
                 self._deliverer.remove(number, subscription.incoming)
                 subscription.incoming.forget(number)
-                self._expect_no_longer(ear)
-            if not ears:
-                self._ears.pop(subscription, None)
+                self._stop_expecting(expectation)
+            if not expectations:
+                self._expectations.pop(subscription, None)
                 self._deliverer.unwatch(subscription.incoming)
 
     def limit(self, subscription: Subscription, variable_id: int, until_ns: int) -> None:
         """From that stamp on the variable bears another identifier."""
         with self._lock:
-            ear = self._ears.get(subscription, {}).get(variable_id)
-            if ear is not None:
-                ear.tally.limit(until_ns)
+            expectation = self._expectations.get(subscription, {}).get(variable_id)
+            if expectation is not None:
+                expectation.tally.limit(until_ns)
 
     def identifiers(self, subscription: Subscription) -> tuple[int, ...]:
         """What it listens to."""
         with self._lock:
-            return tuple(self._ears.get(subscription, ()))
+            return tuple(self._expectations.get(subscription, ()))
 
     def ledger(self, subscription: Subscription) -> Ledger:
         """What came of its contracts so far."""
         with self._lock:
             total = self._total(subscription)
             self._read_paths(subscription, total)
-            paths = subscription.paths.told()
+            paths = subscription.paths.ledgers()
         return total + _own(subscription, paths)
 
     def reports(
@@ -185,7 +189,7 @@ class ExpectedVariables:
         return frames_of(entry for entry in entries if entry is not None)
 
     def report(
-        self, subscription: Subscription, subscription_id: int, turn: int = 0
+        self, subscription: Subscription, subscription_id: int, round_number: int = 0
     ) -> LedgerEntry | None:
         """The ledger as the broker is told of it, if there is one; cheaper than the ledger.
 
@@ -195,9 +199,9 @@ class ExpectedVariables:
         paths = subscription.paths
         if paths.has_several:
             found = self.ledger(subscription)
-            is_full = (turn + subscription_id) % FULL_EVERY == 0
+            is_full = (round_number + subscription_id) % FULL_EVERY == 0
             if not (is_full or paths.has_news):
-                found = replace(found, paths=tuple([way for way in found.paths if way.is_open]))
+                found = replace(found, paths=tuple([path for path in found.paths if path.is_open]))
             paths.has_news = paths.has_news and found.is_blank
         else:
             with self._lock:
@@ -234,9 +238,9 @@ class ExpectedVariables:
     def _total(self, subscription: Subscription) -> Ledger:
         """All that was counted of a subscription as a whole."""
         total = subscription.past
-        for ear in self._ears.get(subscription, {}).values():
-            counted = ear.tally.ledger(self._deliverer.caught_up_ns)
-            total += self._with_copies(ear, counted)
+        for expectation in self._expectations.get(subscription, {}).values():
+            counted = expectation.tally.ledger(self._deliverer.caught_up_ns)
+            total += self._with_copies(expectation, counted)
         return total
 
     def _read_paths(self, subscription: Subscription, total: Ledger) -> None:
@@ -244,7 +248,7 @@ class ExpectedVariables:
             return
         variable = subscription.contract.variable
         number = 0 if variable is None else variable.variable_id
-        newest = self._ears.get(subscription, {}).get(number)
+        newest = self._expectations.get(subscription, {}).get(number)
         every = 0 if newest is None or newest.terms is None else newest.terms.every
         law = self._laws.get(number, _Law(0, 0))
         is_asked = newest is not None and subscription.paths.asks_receiver
@@ -259,70 +263,76 @@ class ExpectedVariables:
             receiver_every=law.every,
             receiver_count=self._begun.get(number, 0),
             is_own_deadline=newest is not None and law.deadline_ns == newest.latency_ns,
-            places=self.places,
+            source_indices=self.source_indices,
             edges=self._edges,
         )
         subscription.paths.read(counts)
 
-    def _begin(self, from_ns: int) -> Begin:
+    def _begin(self, from_ns: int) -> StartTime:
         """Now, or the announced instant; by no clock of ours does that lie in the past."""
         at_ns, wall_ns = self._clock.steady_ns(), self._clock.posix_ns()
         if not from_ns:
-            return Begin(at_ns, wall_ns)
-        return Begin(at_ns + max(0, from_ns - wall_ns), from_ns, is_exact=True)
+            return StartTime(at_ns, wall_ns)
+        return StartTime(at_ns + max(0, from_ns - wall_ns), from_ns, is_exact=True)
 
     def _renew(
-        self, subscription: Subscription, ear: _Expectation, terms: Terms | None, latency_ns: int
+        self,
+        subscription: Subscription,
+        expectation: _Expectation,
+        terms: Terms | None,
+        latency_ns: int,
     ) -> None:
         """Other terms for the same identifier; the receiver counts by them if it is for us alone.
 
         Else it goes on by those of the first one, and what it counts by path may be of no use.
         """
-        if (terms, latency_ns) == (ear.terms, ear.latency_ns):
-            if ear.subscription_id != subscription.contract.subscription_id:
-                self._tell_tap(subscription, ear)
+        if (terms, latency_ns) == (expectation.terms, expectation.latency_ns):
+            if expectation.subscription_id != subscription.contract.subscription_id:
+                self._notify_tap(subscription, expectation)
             return
         begin = self._begin(0)
-        ear.tally.renew(terms, latency_ns, begin)
-        ear.terms, ear.latency_ns = terms, latency_ns
-        self._expect_anew(ear.variable.variable_id)
-        subscription.incoming.obey(ear.variable, terms, ear.tally, begin)
-        self._tell_tap(subscription, ear)
-        self._stir(subscription)
+        expectation.tally.renew(terms, latency_ns, begin)
+        expectation.terms, expectation.latency_ns = terms, latency_ns
+        self._renew_expected(expectation.variable.variable_id)
+        subscription.incoming.set_terms(expectation.variable, terms, expectation.tally, begin)
+        self._notify_tap(subscription, expectation)
+        self._reschedule(subscription)
 
-    def _tell_tap(self, subscription: Subscription, ear: _Expectation) -> None:
+    def _notify_tap(self, subscription: Subscription, expectation: _Expectation) -> None:
         """Before its first event can come."""
-        ear.subscription_id = subscription.contract.subscription_id
-        if self.tap is not None:
-            self.tap.begin(ear.variable, ear.law.every, ear.subscription_id)
+        expectation.subscription_id = subscription.contract.subscription_id
+        if self._tap is not None:
+            self._tap.begin(
+                expectation.variable, expectation.law.every, expectation.subscription_id
+            )
 
-    def _tell_tap_of_end(self, ended: _Expectation) -> None:
+    def _notify_tap_of_end(self, ended: _Expectation) -> None:
         """And under whose contract its events go on to come, if somebody else has one."""
-        if self.tap is None:
+        if self._tap is None:
             return
-        self.tap.end(ended.variable, ended.law.every, ended.subscription_id)
+        self._tap.end(ended.variable, ended.law.every, ended.subscription_id)
         others = [each for each in self._listeners[ended.variable.variable_id] if each is not ended]
         if others:
-            self.tap.begin(others[-1].variable, others[-1].law.every, others[-1].subscription_id)
+            self._tap.begin(others[-1].variable, others[-1].law.every, others[-1].subscription_id)
 
-    def _stir(self, subscription: Subscription) -> None:
+    def _reschedule(self, subscription: Subscription) -> None:
         """It may be watched from now on, or more closely."""
         if subscription.incoming.next_due_ns is not None:
-            self._deliverer.post(partial(self._deliverer.stir, subscription.incoming))
+            self._deliverer.post(partial(self._deliverer.reschedule, subscription.incoming))
 
-    def _expect(self, ear: _Expectation) -> None:
-        number = ear.variable.variable_id
+    def _expect(self, expectation: _Expectation) -> None:
+        number = expectation.variable.variable_id
         if self._listeners.get(number):
             counted = self._receiver.variable_counters(number)
-            ear.duplicate, ear.unread = counted["duplicate"], counted["ring_full"]
-            ear.copies = tuple(counted["copies"])
+            expectation.duplicate, expectation.unread = counted["duplicate"], counted["ring_full"]
+            expectation.copies = tuple(counted["copies"])
         else:
-            self._expect_by(ear)
-        self._listeners.setdefault(number, []).append(ear)
+            self._expect_by(expectation)
+        self._listeners.setdefault(number, []).append(expectation)
 
-    def _expect_by(self, ear: _Expectation) -> None:
-        variable = ear.variable
-        number, law = variable.variable_id, ear.law
+    def _expect_by(self, expectation: _Expectation) -> None:
+        variable = expectation.variable
+        number, law = variable.variable_id, expectation.law
         self._receiver.expect(
             number,
             variable.period,
@@ -332,39 +342,41 @@ class ExpectedVariables:
         )
         self._laws[number], self._begun[number] = law, next(self._count_ids)
 
-    def _expect_anew(self, variable_id: int) -> None:
+    def _renew_expected(self, variable_id: int) -> None:
         """By the terms of the only one who listens; what was counted before stays counted."""
-        ears = self._listeners[variable_id]
-        if len(ears) > 1 or ears[0].law == self._laws[variable_id]:
+        expectations = self._listeners[variable_id]
+        if len(expectations) > 1 or expectations[0].law == self._laws[variable_id]:
             return
-        (ear,) = ears
+        (expectation,) = expectations
         counted = self._receiver.variable_counters(variable_id)
-        copies = zip_longest(ear.copies, counted["copies"], fillvalue=0)
-        self._expect_by(ear)
-        ear.duplicate -= counted["duplicate"]
-        ear.unread -= counted["ring_full"]
-        ear.copies = tuple(before - now for before, now in copies)
+        copies = zip_longest(expectation.copies, counted["copies"], fillvalue=0)
+        self._expect_by(expectation)
+        expectation.duplicate -= counted["duplicate"]
+        expectation.unread -= counted["ring_full"]
+        expectation.copies = tuple(before - now for before, now in copies)
 
-    def _expect_no_longer(self, ear: _Expectation) -> None:
-        number = ear.variable.variable_id
-        self._listeners[number] = [each for each in self._listeners[number] if each is not ear]
+    def _stop_expecting(self, expectation: _Expectation) -> None:
+        number = expectation.variable.variable_id
+        self._listeners[number] = [
+            each for each in self._listeners[number] if each is not expectation
+        ]
         if self._listeners[number]:
-            self._expect_anew(number)
+            self._renew_expected(number)
             return
         del self._listeners[number], self._laws[number], self._begun[number]
         self._receiver.forget(number)
-        for edge in self.places:
+        for edge in self.source_indices:
             self._edges.pop((edge, number), None)
 
-    def _with_copies(self, ear: _Expectation, ledger: Ledger) -> Ledger:
-        counted = self._receiver.variable_counters(ear.variable.variable_id)
+    def _with_copies(self, expectation: _Expectation, ledger: Ledger) -> Ledger:
+        counted = self._receiver.variable_counters(expectation.variable.variable_id)
         # A slot that found no room in the ring is missed like any other; without slots, by this.
-        unread = 0 if ear.terms is not None else counted["ring_full"] - ear.unread
-        copies = zip_longest(counted["copies"], ear.copies, fillvalue=0)
+        unread = 0 if expectation.terms is not None else counted["ring_full"] - expectation.unread
+        copies = zip_longest(counted["copies"], expectation.copies, fillvalue=0)
         return ledger + Ledger(
             expected=unread,
             lost=unread,
-            duplicate=counted["duplicate"] - ear.duplicate,
+            duplicate=counted["duplicate"] - expectation.duplicate,
             copies=tuple(now - before for now, before in copies),
         )
 

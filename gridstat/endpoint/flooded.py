@@ -70,13 +70,13 @@ class FloodedSubscription:
 
     def __init__(
         self,
-        asker: RequestClient,
+        client: RequestClient,
         host: str,
         on_event: Callable[[FloodedEvent], object] | None = None,
     ) -> None:
         self.newest: dict[str, FloodedEvent] = {}
         self.heard = 0
-        self._asker = asker
+        self._client = client
         self._on_event = on_event
         self._failures = FailureReports()
         self._receiver = Receiver(host=host, option_bytes=OPTION_BYTES)
@@ -116,7 +116,7 @@ class FloodedSubscription:
             return
         self._stop_asking()  # Or the cloud might be asked anew after it was told of the end.
         try:
-            self._asker.ask(ListenToFloods(), found_in).result()
+            self._client.ask(ListenToFloods(), found_in).result()
         finally:
             self.end()
 
@@ -168,7 +168,7 @@ class FloodedSubscription:
     def _ask(self) -> Future[FoundOutcome]:
         data_port, urgent_port = self._receiver.ports
         command = ListenToFloods(data_port=data_port, urgent_port=urgent_port)
-        return self._asker.ask(command, found_in)
+        return self._client.ask(command, found_in)
 
     def _learn(self, variables: Iterable[StatusVariable]) -> None:
         found = {each.variable_id: each for each in variables}

@@ -8,9 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, overload
 
 from gridstat.endpoint.group_sets import GroupTerms
-from gridstat.endpoint.options import QosOptions, check_callback, qos, qos_from
-from gridstat.endpoint.subscription_dispatch import Interests
-from gridstat.endpoint.subscription_registry import Order
+from gridstat.endpoint.options import (
+    EventHandlers,
+    QosOptions,
+    SubscriptionSpec,
+    check_callback,
+    qos,
+    qos_from,
+)
 from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse, NoSuchVariable
 from gridstat.model.group_law import Member
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 NS_PER_US: Final = 1_000
-HOW_OFTEN: Final = frozenset(
+INTERVAL_OPTIONS: Final = frozenset(
     {"rate", "interval", "every", "rate_worst", "interval_worst", "every_worst"}
 )
 
@@ -44,7 +49,9 @@ class GroupKeeper(Protocol):
         """The published variables of a name."""
         ...
 
-    def subscribe_orders(self, orders: Sequence[Order]) -> list[Subscription | GridStatError]:
+    def subscribe_specs(
+        self, specs: Sequence[SubscriptionSpec]
+    ) -> list[Subscription | GridStatError]:
         """Contracts for the members."""
         ...
 
@@ -60,10 +67,10 @@ class GroupOptions:
     qos: ModalQos
     modes: Callable[[], int]
 
-    def of_member(self, wishes: QosOptions) -> ModalQos:
+    def of_member(self, options: QosOptions) -> ModalQos:
         """With what this one shall have beyond that."""
         return ModalQos(
-            {mode: _with_wishes(asked, wishes) for mode, asked in self.qos.modes.items()}
+            {mode: _with_options(asked, options) for mode, asked in self.qos.modes.items()}
         )
 
 
@@ -114,12 +121,12 @@ class Group:
         deliverer: Deliverer,
         name: str,
         sets: GroupSets,
-        wishes: GroupOptions,
+        options: GroupOptions,
     ) -> None:
         self._keeper = keeper
         self._deliverer = deliverer
         self._sets = sets
-        self._wishes = wishes
+        self._wishes = options
         self._members: dict[str, Subscription] = {}
         self._callbacks: tuple[Callable[[GroupSet], object], ...] = ()
         self._lock = threading.Lock()
@@ -162,25 +169,25 @@ class Group:
             ) from None
 
     @checked_call(options=QosOptions)
-    def add(self, name: str, **wishes: Unpack[QosOptions]) -> None:
+    def add(self, name: str, **options: Unpack[QosOptions]) -> None:
         """One more member: `angles.add("c1/north/pmu-1/angle", redundancy=2)`.
 
         Its period must divide the group's interval, and its phase be the group's: else it is
         refused with `GroupMismatch` and a proposal.
         """
         self._check_open()
-        if HOW_OFTEN.intersection(wishes):
+        if INTERVAL_OPTIONS.intersection(options):
             raise Misuse("how often is the group's business", hint="leave rate and the like out")
         if name in self._members:
             raise GroupMismatch(f"{name} is a member of {self.name} already")
         variable = self._variable(name)
-        order = Order(
+        spec = SubscriptionSpec(
             name=name,
-            qos=self._wishes.of_member(wishes),
+            qos=self._wishes.of_member(options),
             value_type=variable.value_type,
-            interests=Interests(hook=partial(self._hook, name)),
+            handlers=EventHandlers(hook=partial(self._hook, name)),
         )
-        (found,) = self._keeper.subscribe_orders([order])
+        (found,) = self._keeper.subscribe_specs([spec])
         if isinstance(found, GridStatError):
             raise found
         try:
@@ -257,7 +264,7 @@ class Group:
             found = self._sets.take(
                 name, delivery, arrival.arrived_ns(delivery.received_ns), age_ns
             )
-        self._deliverer.stir(self)
+        self._deliverer.reschedule(self)
         if found is not None:
             self._complete(found)
 
@@ -311,11 +318,11 @@ class Group:
             raise Misuse(f"the group {self.name} is closed", hint="make another one")
 
 
-def _with_wishes(asked: QosRequest, wishes: QosOptions) -> QosRequest:
-    if "preset" in wishes:
-        base = preset(wishes["preset"])
+def _with_options(asked: QosRequest, options: QosOptions) -> QosRequest:
+    if "preset" in options:
+        base = preset(options["preset"])
         asked = replace(base, interval=asked.interval, latency_us=asked.latency_us)
-    return qos_from(asked, wishes)
+    return qos_from(asked, options)
 
 
 def _member(variable: StatusVariable) -> Member:

@@ -11,7 +11,7 @@ import reprlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from gridstat.endpoint.slot_clock import Setback
+from gridstat.endpoint.slot_clock import ClockSetbackDetector
 from gridstat.model.errors import LayoutError
 from gridstat.model.group_law import group_slot, member_every
 from gridstat.model.qos import BASELINE_MODE
@@ -86,7 +86,7 @@ class GroupSets:
         self._open: dict[int, _OpenSet] = {}
         self._finished: dict[int, None] = {}
         self._complete: tuple[GroupSet, ...] = ()
-        self._setback = Setback()
+        self._setback = ClockSetbackDetector()
         self._newest_ns = 0
         self.completed = 0
         self.incomplete = 0
@@ -207,7 +207,9 @@ class GroupSets:
         """Once the members' clock has been set back, sets of before are not the newest any more."""
         if not self._complete or slot > self._complete[0].slot:
             self._newest_ns = arrived_ns
-        elif self._setback.tells(int(slot * self.interval.period_ns), arrived_ns, self._newest_ns):
+        elif self._setback.is_set_back(
+            int(slot * self.interval.period_ns), arrived_ns, self._newest_ns
+        ):
             self._complete = ()
             self._newest_ns = arrived_ns
 

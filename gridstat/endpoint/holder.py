@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from gridstat.endpoint.slot_clock import Setback
+from gridstat.endpoint.slot_clock import ClockSetbackDetector
 from gridstat.model.rate_law import slot_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Holder:
     def __init__(self) -> None:
         self._newest: Delivery | None = None
         self._arrived_ns = 0
-        self._setback = Setback()
+        self._setback = ClockSetbackDetector()
         self._error_code = 0
         self._variable: StatusVariable | None = None
         self._derived: dict[str, _Wanted] = {}
@@ -82,7 +82,7 @@ class Holder:
         with self._lock:
             newest = self._newest
             if newest is not None and self._is_older(delivery, newest):
-                is_set_back = not delivery.is_extrapolated and self._setback.tells(
+                is_set_back = not delivery.is_extrapolated and self._setback.is_set_back(
                     delivery.created_ns, arrived_ns, self._arrived_ns
                 )
                 if not is_set_back:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from gridstat.endpoint.loss_runs import HOUR_NS
+from gridstat.model.rate_law import NS_PER_S
 from gridstat.model.short_text import short_repr
 from gridstat.net.command.endpoint_messages import LedgerEntry
 from gridstat.net.command.session_messages import MANY_MAX
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gridstat.endpoint.path_ledger import PathLedger
     from gridstat.net.command.endpoint_messages import PathEntry
 
+HOUR_NS: Final = 3_600 * NS_PER_S
 REPORT_BYTES_MAX: Final = 2 * 1024 * 1024
 """Of the entries of one report, reckoned too high; half of what a frame holds."""
 ENTRY_BYTES: Final = 640

@@ -1,10 +1,10 @@
-"""What came by each path of a contract: the one that loses is named while the others mask it.
+"""Ledgers of the paths of a contract: the path that loses events is named while the others mask it.
 
 A slot that no path brought is lost on all of them, as the subscription's own count says. A slot
-that some path brought was missed by those that did not bring it: the receiver counts that where
-the paths end at several edges, and an edge where several paths end at it. A path counts from a
-moment after its grant on, when all copies under way come by the new ways; what it has counted
-stays when the contract leaves it, and goes on should it come back.
+that some path brought was missed by the paths that did not bring it: the receiver counts these
+where the paths end at several edges, and an edge where several paths end at it. A path counts from
+a moment after its grant on, when all copies in transit use the new routes; its counts stay when the
+contract leaves the path, and continue should the path come back.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class EdgeReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """All that is known at one moment of a subscription and of the copies of its variable.
+    """Counts of a subscription and of the copies of its variable at one instant.
 
-    `every` are the slots that are due to it, `receiver_every` those that the receiver counts; a new
-    `receiver_count` begins with nothing. `places` says which of its sources an edge is. Without
-    `is_own_deadline` the receiver judges by that of another contract.
+    `every` is the divisor of the slots due to it, `receiver_every` that of the slots the receiver
+    counts; a new `receiver_count` starts from zero. `source_indices` is the receiver's source index
+    of each edge. Without `is_own_deadline` the receiver judges by the deadline of another contract.
     """
 
     now_ns: int
@@ -95,13 +95,13 @@ class Counted:
     receiver_every: int = 0
     receiver_count: int = 0
     is_own_deadline: bool = True
-    places: Mapping[str, int] = field(default_factory=dict)
+    source_indices: Mapping[str, int] = field(default_factory=dict)
     edges: Mapping[tuple[str, int], EdgeReading] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Copies:
-    """Slots that passed one place where paths meet, and what of them one path missed there.
+    """Slots that passed one source_index where paths meet, and what of them one path missed there.
 
     Counted from the first reading on. The sums never fall: anything less than before, or of
     something else, is the beginning of another count.
@@ -130,7 +130,7 @@ class _Copies:
 
 
 @dataclass(slots=True)
-class _Way:
+class _PathCounts:
     """One path, while the contract has it and after."""
 
     path: GrantedPath
@@ -196,7 +196,7 @@ class _Way:
         first = self._edge.first if self.meets else self._receiver.first
         return meeting.passed - missed, now.lost + missed, first, self._receiver.late
 
-    def told(self) -> PathLedger:
+    def ledger(self) -> PathLedger:
         return PathLedger(
             name=self.name,
             routers=self.path.routers,
@@ -222,7 +222,7 @@ class _Way:
         )
 
     def _read_meetings(self, now: Counted) -> bool:
-        """Whether all places where the path meets others have said what came by it."""
+        """Whether all source_indices where the path meets others have said what came by it."""
         self.knows_late = not self.meets and (self.is_alone or now.is_own_deadline)
         if self.is_alone:
             return True
@@ -230,14 +230,23 @@ class _Way:
         return (not self.meets or self._read_edge(now)) and is_known
 
     def _read_receiver(self, now: Counted) -> bool:
-        place, counted = now.places.get(self.edge), now.receiver
+        source_index, counted = now.source_indices.get(self.edge), now.receiver
         one_in = _one_in(now.receiver_every, now.every)
-        if not one_in or counted is None or place is None or place >= len(counted["came"]):
+        if (
+            not one_in
+            or counted is None
+            or source_index is None
+            or source_index >= len(counted["came"])
+        ):
             self._receiver.is_read = False
             return False
-        by_place = counted["came"][place], counted["first"][place], counted["late_by"][place]
-        of = now.variable_id, now.every, now.receiver_count, place
-        self._receiver.read(of, (counted["passed"], *by_place), one_in)
+        by_source = (
+            counted["came"][source_index],
+            counted["first"][source_index],
+            counted["late_by"][source_index],
+        )
+        of = now.variable_id, now.every, now.receiver_count, source_index
+        self._receiver.read(of, (counted["passed"], *by_source), one_in)
         self.one_in = max(self.one_in, one_in)
         return True
 
@@ -266,12 +275,12 @@ def _one_in(counted_every: int, every: int) -> int:
     return counted_every // every if every and counted_every % every == 0 else 0
 
 
-class PathBook:
+class PathLedgers:
     """The paths of one subscription, in the order of its contract and then those it has left."""
 
     def __init__(self) -> None:
         self.granted: tuple[GrantedPath, ...] = ()
-        self._ways: dict[tuple[str, ...], _Way] = {}
+        self._paths: dict[tuple[str, ...], _PathCounts] = {}
         self._earlier = PathLedger(EARLIER, is_open=False)
         self.has_news = False
         """Paths were left, and the cloud has not been told of that."""
@@ -279,54 +288,58 @@ class PathBook:
     @property
     def has_several(self) -> bool:
         """Whether there is more to tell than of the subscription as a whole."""
-        return len(self._ways) > 1
+        return len(self._paths) > 1
 
     @property
     def asks_receiver(self) -> bool:
         """Whether the receiver must tell its paths apart."""
-        return any(way.is_apart and way.is_open for way in self._ways.values())
+        return any(
+            path_counts.is_apart and path_counts.is_open for path_counts in self._paths.values()
+        )
 
     @property
     def asks_edge(self) -> bool:
         """Whether an edge must tell its paths apart."""
-        return any(way.meets and way.is_open for way in self._ways.values())
+        return any(
+            path_counts.meets and path_counts.is_open for path_counts in self._paths.values()
+        )
 
     def follow(self, paths: tuple[GrantedPath, ...], now_ns: int) -> None:
         """The contract has these paths from now on."""
         self.granted = paths
         ends = Counter(path.routers[-1] for path in paths)
-        before, self._ways = self._ways, {}
+        before, self._paths = self._paths, {}
         for index, path in enumerate(paths):
-            way = before.pop(path.routers, None) or _Way(path, "", now_ns)
-            way.name = path.name or path_name(index)
-            way.take(path, ends, now_ns)
-            self._ways[path.routers] = way
-        for routers, way in before.items():
-            self.has_news |= way.is_open
-            way.is_open = False
-            self._ways[routers] = way
+            path_counts = before.pop(path.routers, None) or _PathCounts(path, "", now_ns)
+            path_counts.name = path.name or path_name(index)
+            path_counts.take(path, ends, now_ns)
+            self._paths[path.routers] = path_counts
+        for routers, path_counts in before.items():
+            self.has_news |= path_counts.is_open
+            path_counts.is_open = False
+            self._paths[routers] = path_counts
         self._forget_oldest()
 
     def read(self, now: Counted) -> None:
         """Take in what has been counted since the last time."""
-        for way in self._ways.values():
-            way.read(now)
+        for path_counts in self._paths.values():
+            path_counts.read(now)
 
-    def told(self) -> tuple[PathLedger, ...]:
+    def ledgers(self) -> tuple[PathLedger, ...]:
         """What is known of each path."""
-        return tuple(self._told())
+        return tuple(self._all())
 
-    def _told(self) -> Iterator[PathLedger]:
-        for way in self._ways.values():
-            yield way.told()
+    def _all(self) -> Iterator[PathLedger]:
+        for path_counts in self._paths.values():
+            yield path_counts.ledger()
         if self._earlier.expected:
             yield self._earlier
 
     def _forget_oldest(self) -> None:
         """Of those that were left, the last in the list is the oldest."""
-        while len(self._ways) > PATHS_TOLD_MAX - 1:
-            _, oldest = self._ways.popitem()
-            self._earlier = _sum((self._earlier, oldest.told()))
+        while len(self._paths) > PATHS_TOLD_MAX - 1:
+            _, oldest = self._paths.popitem()
+            self._earlier = _sum((self._earlier, oldest.ledger()))
 
 
 def _sum(ledgers: Iterable[PathLedger]) -> PathLedger:

@@ -33,7 +33,7 @@ class PatternSubscription:
         for voltage in pattern.matches:
             print(voltage.name, voltage.value)
 
-    Each match is a subscription of its own with the pattern's wishes; it goes with its variable.
+    Each match is a subscription of its own with the pattern's options; it goes with its variable.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class PatternSubscription:
 
     def miss(self, name: str, reason: str) -> None:
         """One that it cannot have; called by the connection."""
-        words = f"{name} was not caught: {reason}"
-        if words not in self._missed and len(self._missed) < MISSED_MAX:
-            self._missed = (*self._missed, words)
+        text = f"{name} was not caught: {reason}"
+        if text not in self._missed and len(self._missed) < MISSED_MAX:
+            self._missed = (*self._missed, text)
 
     def lost(self, subscription: Subscription) -> None:
         """One less; called by the connection."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gridstat.endpoint.change import CODE_PURGED
-from gridstat.endpoint.change_board import FORGOTTEN, refused_words
+from gridstat.endpoint.change_notifier import FORGOTTEN, refusal_reason
 from gridstat.endpoint.options import refusal
 from gridstat.endpoint.publisher import Publication
 from gridstat.endpoint.request_client import awaited, spread
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from gridstat.endpoint.change import OnChange
-    from gridstat.endpoint.change_board import ChangeBoard
+    from gridstat.endpoint.change_notifier import ChangeNotifier
     from gridstat.endpoint.change_stream import ChangeFollowers
     from gridstat.endpoint.outgoing_channels import OutgoingChannels
     from gridstat.endpoint.request_client import RequestClient
@@ -51,10 +51,10 @@ class PublicationRegistry:
     """One publication a name; one that was withdrawn is forgotten."""
 
     def __init__(
-        self, asker: RequestClient, channels: OutgoingChannels, board: ChangeBoard
+        self, client: RequestClient, channels: OutgoingChannels, notifier: ChangeNotifier
     ) -> None:
-        self._asker = asker
-        self._board = board
+        self._client = client
+        self._notifier = notifier
         self._channels = channels
         self._publications: dict[str, Publication] = {}
         self._by_identifier: dict[int, Publication] = {}
@@ -93,7 +93,7 @@ class PublicationRegistry:
                 for (_, derived), outcome in zip(wanted, spread(outcomes, wanted), strict=True)
             ]
 
-        return self._asker.ask(Publish(publications=requests), use)
+        return self._client.ask(Publish(publications=requests), use)
 
     def change_period(self, publication: Publication, period: Period, phase_ns: int) -> None:
         """Ask for another period, and follow it from the announced instant on."""
@@ -108,7 +108,7 @@ class PublicationRegistry:
             assert isinstance(outcome, PublishedOutcome), "a change is answered as a publication"
             publication.changed(outcome)
 
-        self._asker.ask(command, use).result()
+        self._client.ask(command, use).result()
 
     def unpublish(self, publication: Publication) -> None:
         """Withdraw a publication; the cloud always agrees."""
@@ -123,29 +123,29 @@ class PublicationRegistry:
             if publication is not None:
                 publication.end()
         return [
-            self._asker.ask(Unpublish(names=tuple(names[at : at + MANY_MAX])), lambda *_: None)
+            self._client.ask(Unpublish(names=tuple(names[at : at + MANY_MAX])), lambda *_: None)
             for at in range(0, len(names), MANY_MAX)
         ]
 
-    def restored(self, word: PublicationRestored) -> None:
+    def restored(self, event: PublicationRestored) -> None:
         """The cloud had forgotten one of ours."""
-        publication = self._publications.get(word.name)
+        publication = self._publications.get(event.name)
         if publication is None:
             return
         was_registered, before = publication.is_registered, publication.error_code
-        publication.restored(word.outcome)
-        if isinstance(word.outcome, RefusedOutcome):
-            if word.outcome.code != before:
-                reason = refused_words(word.outcome)
-                self._board.publication_purged(publication, reason, word.outcome.code)
+        publication.restored(event.outcome)
+        if isinstance(event.outcome, RefusedOutcome):
+            if event.outcome.code != before:
+                reason = refusal_reason(event.outcome)
+                self._notifier.publication_purged(publication, reason, event.outcome.code)
         elif not was_registered:
-            self._board.publication_restored(publication)
+            self._notifier.publication_restored(publication)
 
     def registrations_lost(self) -> None:
         """The cloud has forgotten all of them; each is registered again, or refused for now."""
         for publication in tuple(self._publications.values()):
             publication.lost()
-            self._board.publication_purged(publication, FORGOTTEN, CODE_PURGED)
+            self._notifier.publication_purged(publication, FORGOTTEN, CODE_PURGED)
 
     def policed(self, notice: EventsPoliced) -> None:
         """An edge router has not let events of one of ours pass."""
@@ -158,7 +158,7 @@ class PublicationRegistry:
             }
             publication = self._by_identifier.get(notice.variable_id)
         if publication is not None and publication.note_policed(notice):
-            self._board.publication_policed(publication, notice.edge, notice.counts)
+            self._notifier.publication_policed(publication, notice.edge, notice.counts)
 
     def followers(self) -> list[ChangeFollowers]:
         """Who follows the changes of each publication."""
@@ -220,7 +220,7 @@ class PublicationRegistry:
             return refusal(outcome)
         if not isinstance(outcome, PublishedOutcome):
             return Misuse(f"the cloud answered {type(outcome).__name__} to a publication")
-        followers = self._board.new_followers(on_change)
+        followers = self._notifier.new_followers(on_change)
         publication = Publication(self, self._channels, outcome, derived, followers)
         self._publications[publication.name] = publication
         return publication

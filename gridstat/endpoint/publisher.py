@@ -13,7 +13,6 @@ import numpy as np
 from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
 from gridstat.endpoint.options import check_period
 from gridstat.endpoint.outgoing_channels import Outgoing
-from gridstat.endpoint.policed_totals import PolicedTotals
 from gridstat.model.call_options import checked_calls, unknown_option
 from gridstat.model.errors import LayoutError, Misuse
 from gridstat.model.exact_numbers import STAMP_NS_MAX, exact_stamp, whole_number
@@ -104,7 +103,7 @@ class Publication:
         """Whether the cloud has it, as far as we know."""
         self.followers = followers
         """Who is told of its changes."""
-        self._policed = PolicedTotals()
+        self._policed = _PolicedTotals()
         self._last_sent_ns: int | None = None
         self._lock = threading.Lock()
         self.refused_alerts = 0
@@ -316,6 +315,26 @@ class Publication:
             # A value that does not fit must not be derived from, so it is tried first.
             self._codec.encode(value, [_ZERO[each.value_type] for each in variable.derived])
         return self._codec.encode(value, [step(stamp_ns, value) for step in self._steps])
+
+
+class _PolicedTotals:
+    """Adds up the reports of all edges; each report is a total since its router began to count."""
+
+    def __init__(self) -> None:
+        self._reported: dict[tuple[str, int], tuple[int, int]] = {}
+        self.total = 0
+
+    def note(self, notice: EventsPoliced) -> bool:
+        """Whether that is more than was known; if the router counts anew, all of it is."""
+        key = notice.edge, notice.variable_id
+        counted = sum(notice.counts.values())
+        count_id, known = self._reported.get(key, (notice.count_id, 0))
+        more = counted - known if count_id == notice.count_id else counted
+        if more <= 0:
+            return False
+        self._reported[key] = notice.count_id, counted
+        self.total += more
+        return True
 
 
 def _column_of(variable: StatusVariable) -> Column | None:

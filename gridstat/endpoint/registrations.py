@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gridstat.endpoint.session_events import PublicationRestored, SubscriptionRestored, Told
+from gridstat.endpoint.session_events import (
+    NoticeReceived,
+    PublicationRestored,
+    SubscriptionRestored,
+)
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
     ChangeSubscription,
@@ -83,7 +87,7 @@ class Registrations:
         before, self._known_since = self._known_since, max(self._known_since, outcome.known_since)
         return outcome.known_since > before
 
-    def asked(self, command: EndPointCommand) -> None:
+    def requested(self, command: EndPointCommand) -> None:
         """What is to end is no longer wanted, whether or not anybody answers."""
         match command:
             case Unpublish(names=names):
@@ -129,18 +133,18 @@ class Registrations:
 
     def changed(
         self, command: EndPointCommand, outcomes: tuple[Outcome, ...]
-    ) -> list[Told | PublicationRestored]:
+    ) -> list[NoticeReceived | PublicationRestored]:
         """What to tell the owner of something that has changed after nobody waited any more."""
         if not isinstance(command, ChangeSubscription | ChangePublication):
             return []
         self.answered(command, outcomes)
-        said: list[Told | PublicationRestored] = []
+        outputs: list[NoticeReceived | PublicationRestored] = []
         for outcome in outcomes:
             if isinstance(outcome, GrantedOutcome):
-                said.append(Told(ContractChanged(granted=outcome)))
+                outputs.append(NoticeReceived(ContractChanged(granted=outcome)))
             elif isinstance(outcome, PublishedOutcome):
-                said.append(PublicationRestored(outcome.variable.name, outcome))
-        return said
+                outputs.append(PublicationRestored(outcome.variable.name, outcome))
+        return outputs
 
     def unknown(self, outcomes: tuple[Outcome, ...]) -> list[Outcome]:
         """Those that grant a contract of which we know nothing."""
@@ -150,7 +154,7 @@ class Registrations:
             if isinstance(each, GrantedOutcome) and each.subscription_id not in self._labels
         ]
 
-    def told(self, notice: Notice) -> None:
+    def notice_received(self, notice: Notice) -> None:
         """A subscription whose variable is gone for good is over."""
         if isinstance(notice, Unpublished) and notice.is_over:
             self._end(notice.subscription_id)
@@ -175,7 +179,7 @@ class Registrations:
         self, command: EndPointCommand, outcomes: tuple[Outcome, ...], newest: tuple[bytes, ...]
     ) -> tuple[list[PublicationRestored | SubscriptionRestored], list[Outcome]]:
         """What to tell the application, and what was granted although it is no longer wanted."""
-        said: list[PublicationRestored | SubscriptionRestored] = []
+        outputs: list[PublicationRestored | SubscriptionRestored] = []
         unwanted: list[Outcome] = []
         if isinstance(command, Publish):
             for request, outcome in zip(command.publications, outcomes, strict=False):
@@ -184,15 +188,15 @@ class Registrations:
                     unwanted.append(outcome)
                 elif isinstance(outcome, PublishedOutcome | RefusedOutcome):
                     self.answered(Publish(publications=(request,)), (outcome,))
-                    said.append(PublicationRestored(name, outcome))
+                    outputs.append(PublicationRestored(name, outcome))
         elif isinstance(command, Subscribe):
             for asked, outcome in zip(command.subscriptions, outcomes, strict=False):
                 if asked.label not in self._lost_subscriptions:
                     unwanted.append(outcome)
                 elif isinstance(outcome, GrantedOutcome | RefusedOutcome):
                     self.answered(Subscribe(subscriptions=(asked,)), (outcome,))
-                    said.append(SubscriptionRestored(asked.label, outcome, newest))
-        return said, unwanted
+                    outputs.append(SubscriptionRestored(asked.label, outcome, newest))
+        return outputs, unwanted
 
     def _granted(self, request: SubscriptionRequest, outcome: GrantedOutcome) -> None:
         before = self._subscriptions.get(request.label)

@@ -51,12 +51,12 @@ def spread(outcomes: tuple[Outcome, ...], asked: Sequence[object]) -> tuple[Outc
     return outcomes
 
 
-def nothing(outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> None:
+def raise_refusals(outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> None:
     """For commands whose outcomes say nothing but no; a refusal is raised."""
     for outcome in outcomes:
         if isinstance(outcome, RefusedOutcome):
             raise refusal(outcome)
 
 
-def whatever(_outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> None:
+def ignore_outcomes(_outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> None:
     """For what is said for the cloud's sake: it is done with or without its consent."""

@@ -35,7 +35,7 @@ UNDECIDED: Final = frozenset({StorageFailed.code})
 class Purpose(Enum):
     """Who waits for the answer: the application, the machine itself, or nobody any more."""
 
-    ASKED = "asked"
+    REQUESTED = "requested"
     RESTORING = "restoring"
     UNDOING = "undoing"
     ABANDONED = "abandoned"
@@ -56,12 +56,12 @@ class Request:
     repeats: int = 0
     sent_to: str = ""
     retry_at_ns: int | None = None
-    excuse: tuple[Outcome, ...] = ()
+    undecided: tuple[Outcome, ...] = ()
     """Why nobody could decide so far."""
 
-    def last_word(self) -> Answered | Unanswered:
+    def timeout_output(self) -> Answered | Unanswered:
         """What the application is told when its time is up."""
-        return Answered(self.token, self.excuse) if self.excuse else Unanswered(self.token)
+        return Answered(self.token, self.undecided) if self.undecided else Unanswered(self.token)
 
 
 class RequestTable:
@@ -128,7 +128,7 @@ class RequestTable:
         if request is None:
             return None
         if any(isinstance(each, RefusedOutcome) and each.code in UNDECIDED for each in outcomes):
-            request.excuse = outcomes
+            request.undecided = outcomes
             return None
         return self._in_flight.pop(request_id)
 

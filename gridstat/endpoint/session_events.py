@@ -52,7 +52,7 @@ class EndPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class SessionTimeouts:
     """How long the machine waits, in nanoseconds, before it asks again."""
 
     retry_first_ns: int = NS_PER_S
@@ -62,7 +62,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Requested:
     """The application wants something done within `within_ns`; `token` comes back in the answer."""
 
     token: int
@@ -70,7 +70,7 @@ class Ask:
     within_ns: int
 
 
-SessionEvent: TypeAlias = Connected | Disconnected | Received | TimerFired | Ask
+SessionEvent: TypeAlias = Connected | Disconnected | Received | TimerFired | Requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class CopiesReported:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NoticeReceived:
     """A notice of the cloud."""
 
     notice: Notice
@@ -160,7 +160,7 @@ SessionOutput: TypeAlias = (
     | Answered
     | Unanswered
     | CopiesReported
-    | Told
+    | NoticeReceived
     | PublicationRestored
     | SubscriptionRestored
 )

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from gridstat.endpoint.request_table import give_back
-from gridstat.endpoint.session_events import Answered, Ask, SessionOutput, Unanswered
+from gridstat.endpoint.session_events import Answered, Requested, SessionOutput, Unanswered
 from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.driver import Driver, Surroundings
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
     from gridstat.net.command.tls import Credentials
 
-    _Asked: TypeAlias = tuple[EndPointCommand, Callable[[Answered | GridStatError], None], int]
+    _Pending: TypeAlias = tuple[EndPointCommand, Callable[[Answered | GridStatError], None], int]
 
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
@@ -39,11 +39,11 @@ UNDO_WITHIN_S: Final = 10.0
 class Listener(Protocol):
     """Hears, on the session's thread, what is not an answer to anybody's question."""
 
-    def heard(self, word: SessionOutput) -> None:
+    def output_received(self, output: SessionOutput) -> None:
         """The machine says something to the application; it must not block."""
         ...
 
-    def failed(self, edge: str, error: GridStatError) -> None:
+    def connection_failed(self, edge: str, error: GridStatError) -> None:
         """No session with this edge, and why; it is tried again."""
         ...
 
@@ -58,9 +58,9 @@ class SessionThread:
         self._credentials = credentials
         self._listener = listener
         self._loop = asyncio.new_event_loop()
-        self._driver: Driver[Ask] | None = None
-        self._asked: deque[_Asked] = deque()
-        self._is_taking_due = False
+        self._driver: Driver[Requested] | None = None
+        self._pending: deque[_Pending] = deque()
+        self._is_taking_scheduled = False
         self._answers: dict[int, Callable[[Answered | GridStatError], None]] = {}
         self._last_token = 0
         self._bug: BaseException | None = None
@@ -93,7 +93,7 @@ class SessionThread:
 
         def answered(answer: Answered | GridStatError) -> None:
             if not future.set_running_or_notify_cancel():
-                self._answered_in_vain(command, use, answer)
+                self._handle_unwanted_answer(command, use, answer)
                 return
             # From here on nobody can cancel it.
             try:
@@ -106,10 +106,10 @@ class SessionThread:
         if self._is_closed or self._bug is not None:
             answered(self._closed_error())
         else:
-            self._asked.append((command, answered, max(1, int(within_s * NS_PER_S))))
-            if not self._is_taking_due:
-                self._is_taking_due = True
-                self._plan_taking()
+            self._pending.append((command, answered, max(1, int(within_s * NS_PER_S))))
+            if not self._is_taking_scheduled:
+                self._is_taking_scheduled = True
+                self._schedule_taking()
         return future
 
     def close(self) -> None:
@@ -126,25 +126,25 @@ class SessionThread:
         if self._thread is not threading.current_thread():
             self._thread.join()
 
-    def _plan_taking(self) -> None:
+    def _schedule_taking(self) -> None:
         """Once for all that is asked meanwhile; what is asked on the loop's thread need not wake
         it, which would be two system calls for each answer that leads to the next question."""
         try:
             if threading.current_thread() is self._thread:
-                self._loop.call_soon(self._take_asked)
+                self._loop.call_soon(self._take_pending)
             else:
-                self._loop.call_soon_threadsafe(self._take_asked)
+                self._loop.call_soon_threadsafe(self._take_pending)
         except RuntimeError:  # It has been closed since we looked.
-            self._take_asked()
+            self._take_pending()
 
     # On the session's thread.
 
-    def _take_asked(self) -> None:
+    def _take_pending(self) -> None:
         # Before anything is taken: whoever asks from now on plans the next time.
-        self._is_taking_due = False
-        for _ in range(len(self._asked)):
+        self._is_taking_scheduled = False
+        for _ in range(len(self._pending)):
             try:
-                asked = self._asked.popleft()
+                asked = self._pending.popleft()
             except IndexError:  # Once it is closed, others may take as well.
                 return
             self._inject(*asked)
@@ -155,13 +155,13 @@ class SessionThread:
             self._loop.run_forever()
         finally:
             self._loop.close()
-            self._take_asked()  # Whoever asked while it ended is told so.
+            self._take_pending()  # Whoever asked while it ended is told so.
 
     def _wait(self, work: Coroutine[None, None, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _connect(self, edges: tuple[EdgeAddress, ...]) -> None:
-        driver: Driver[Ask] = Driver(
+        driver: Driver[Requested] = Driver(
             self._session,
             self._credentials,
             perform=self._perform,
@@ -169,8 +169,8 @@ class SessionThread:
         )
         self._driver = driver
         for edge in edges:
-            told = partial(self._listener.failed, edge.name)
-            driver.connect_to(edge.identity, [(edge.host, edge.port)], on_failure=told)
+            on_failure = partial(self._listener.connection_failed, edge.name)
+            driver.connect_to(edge.identity, [(edge.host, edge.port)], on_failure=on_failure)
 
     async def _disconnect(self) -> None:
         try:
@@ -192,19 +192,19 @@ class SessionThread:
         assert self._driver is not None
         self._last_token += 1
         self._answers[self._last_token] = answered
-        self._driver.inject(Ask(self._last_token, command, within_ns))
+        self._driver.inject(Requested(self._last_token, command, within_ns))
 
-    def _perform(self, word: object) -> bool:
-        match word:
+    def _perform(self, output: object) -> bool:
+        match output:
             case Answered(token=token):
-                self._answers.pop(token)(word)
+                self._answers.pop(token)(output)
             case Unanswered(token=token):
                 self._answers.pop(token)(DeadlinePassed("the cloud did not answer in time"))
             case _:
-                self._listener.heard(word)  # type: ignore[arg-type]
+                self._listener.output_received(output)  # type: ignore[arg-type]
         return True
 
-    def _answered_in_vain(
+    def _handle_unwanted_answer(
         self,
         command: EndPointCommand,
         use: Callable[[tuple[Outcome, ...], tuple[bytes, ...]], object],

@@ -24,7 +24,7 @@ AHEAD_NS: Final = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class StartTime:
     """From when on something is expected: on the steady clock, and as a stamp.
 
     The stamp is exact if the publisher was told it too; else it is our own clock's guess.
@@ -41,7 +41,7 @@ class SlotClock:
     def __init__(self, period: Period) -> None:
         self._ns, self._slots = period.seconds * NS_PER_S, period.per_seconds
         self._offset_ns = 0
-        self._heard_ns = 0
+        self._noted_ns = 0
         self.is_set = False
         """Whether an event has come; a guess does not tell whether others are ahead of it."""
 
@@ -52,14 +52,14 @@ class SlotClock:
     def restart(self, slot: int, arrived_ns: int) -> None:
         """Believe this event and none before."""
         self.guess(slot, arrived_ns)
-        self._heard_ns = arrived_ns
+        self._noted_ns = arrived_ns
         self.is_set = True
 
-    def hear(self, slot: int, arrived_ns: int) -> None:
+    def note_arrival(self, slot: int, arrived_ns: int) -> None:
         """One more event has come."""
-        trusted_ns = self._offset_ns + (max(0, arrived_ns - self._heard_ns) >> DRIFT_SHIFT)
+        trusted_ns = self._offset_ns + (max(0, arrived_ns - self._noted_ns) >> DRIFT_SHIFT)
         self._offset_ns = min(trusted_ns, arrived_ns - slot * self._ns // self._slots)
-        self._heard_ns = arrived_ns
+        self._noted_ns = arrived_ns
 
     def slot_ns(self, slot: int) -> int:
         """A slot's time since slot 0."""
@@ -78,7 +78,7 @@ class SlotClock:
         return self.is_set and arrived_ns + latency_ns + AHEAD_NS < self.due_ns(slot)
 
 
-class Setback:
+class ClockSetbackDetector:
     """Tells a publisher's clock that was set back from a straggler.
 
     Two events in a row that are older than the newest, as far apart as their stamps say, and
@@ -89,7 +89,7 @@ class Setback:
         self._stamp_ns: int | None = None
         self._arrived_ns = 0
 
-    def tells(self, stamp_ns: int, arrived_ns: int, newest_arrived_ns: int) -> bool:
+    def is_set_back(self, stamp_ns: int, arrived_ns: int, newest_arrived_ns: int) -> bool:
         """An event older than the newest has come; whether its clock was set back."""
         before_ns, came_ns = self._stamp_ns, self._arrived_ns
         self._stamp_ns, self._arrived_ns = stamp_ns, arrived_ns

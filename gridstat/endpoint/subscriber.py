@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import reprlib
 import threading
+import weakref
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import numpy as np
 
@@ -14,17 +15,16 @@ from gridstat.core.samples import SAMPLE
 from gridstat.endpoint.arrow_columns import arrow_batch
 from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
 from gridstat.endpoint.contract import Contract, contract_of
-from gridstat.endpoint.event_stream import EventStream
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.mailbox import Mailbox
 from gridstat.endpoint.options import QosOptions, check_wait, modal_qos
-from gridstat.endpoint.path_ledger import PathBook
+from gridstat.endpoint.path_ledger import PathLedgers
 from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import Misuse
 from gridstat.model.short_text import counted, short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     import pyarrow as pa
 
@@ -104,7 +104,7 @@ class Subscription:
         self.label = label
         self.is_over = False
         self.past = Ledger()
-        self.paths = PathBook()
+        self.paths = PathLedgers()
         self._dropped_before = 0
         # Streams may be forgotten, and so left, in the middle of anything.
         self._lock = threading.RLock()
@@ -369,6 +369,38 @@ class Subscription:
             options += its_options or [b""] * len(batch)
             left -= len(batch)
         return (np.concatenate(parts) if parts else np.empty(0, SAMPLE)), options
+
+
+class EventStream:
+    """Made by `voltage.events()`: `async for event in stream`; ends with the subscription.
+
+    Nothing more is kept for it once it is closed or forgotten.
+    """
+
+    def __init__(self, box: Mailbox[Delivery], leave: Callable[[], object]) -> None:
+        self._box = box
+        self._leave = weakref.finalize(self, leave)
+        self._leave.atexit = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        with self._box.reading():
+            while (found := self._box.take()) is None:
+                if not await self._box.wait_async():
+                    raise StopAsyncIteration
+            return found
+
+    @property
+    def dropped(self) -> int:
+        """Events that were lost because the reader had fallen behind: `stream.dropped`."""
+        return self._box.dropped
+
+    async def aclose(self) -> None:
+        """Take no more: `await stream.aclose()`, or `async with aclosing(voltage.events())`."""
+        self._leave()
+        self._box.end()
 
 
 def without_oldest(batch: Batch, events: int) -> Batch:

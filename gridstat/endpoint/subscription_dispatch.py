@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from gridstat.endpoint.delivery import Row
     from gridstat.endpoint.failure_reports import FailureReports
     from gridstat.endpoint.mailbox import Mailbox
-    from gridstat.endpoint.slot_clock import Begin
+    from gridstat.endpoint.options import EventHandlers
+    from gridstat.endpoint.slot_clock import StartTime
     from gridstat.endpoint.tally import Tally
     from gridstat.endpoint.violation import Missed, Terms
-    from gridstat.model.extrapolation import Extrapolation
     from gridstat.model.status import StatusVariable
 
     OnEvent: TypeAlias = Callable[[Delivery], object] | Callable[[Delivery, float], object]
@@ -40,19 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Interests:
-    """What the application wants done with events, beside holding the newest.
-
-    `hook` is our own: a group's way to its members' events.
-    """
-
-    on_event: OnEvent | None = None
-    on_violation: OnViolation | None = None
-    extrapolate: Extrapolation | None = None
-    hook: Callable[[Delivery, Arrival], None] | None = None
 
 
 @dataclass(slots=True)
@@ -69,34 +56,40 @@ class SubscriptionDispatch:
     """Every event of the contract passes once; one that is not due to it (another subscription of
     this end-point is faster) does not pass."""
 
-    def __init__(self, name: str, interests: Interests, failures: FailureReports) -> None:
+    def __init__(
+        self,
+        name: str,
+        handlers: EventHandlers,
+        failures: FailureReports,
+        batches: Mailbox[Batch] | None = None,
+    ) -> None:
         self.name = name
         self.holder = Holder()
         self.extrapolated = 0
         self.violations = 0
         self.malformed = 0
         self.streams: tuple[Mailbox[Delivery], ...] = ()
-        self.batches: Mailbox[Batch] | None = None
-        self._interests = interests
+        self.batches = batches
+        self._handlers = handlers
         self._failures = failures
-        self._call = None if interests.on_event is None else _with_delay(interests.on_event)
+        self._call = None if handlers.on_event is None else _with_delay(handlers.on_event)
         self._laws: dict[int, _Law] = {}
         self._newest_law: _Law | None = None
         self._watch: SlotWatch | None = None
         self._is_paused = False
         self._has_failed = False
-        points = 1 if interests.extrapolate is None else interests.extrapolate.points
+        points = 1 if handlers.extrapolate is None else handlers.extrapolate.points
         self._points: deque[tuple[int, float]] = deque(maxlen=points)
 
-    def obey(
-        self, variable: StatusVariable, terms: Terms | None, tally: Tally, begin: Begin
+    def set_terms(
+        self, variable: StatusVariable, terms: Terms | None, tally: Tally, begin: StartTime
     ) -> None:
         """Events of this variable come under these terms, and are counted here."""
         self._check_extrapolation(variable)
         self._newest_law = _Law(variable, EventDecoder(variable), terms, tally)
         self._laws[variable.variable_id] = self._newest_law
         self.holder.describe(variable)
-        if self._interests.on_violation is None and self._interests.extrapolate is None:
+        if self._handlers.on_violation is None and self._handlers.extrapolate is None:
             return
         if terms is None:
             self._watch = None
@@ -139,7 +132,7 @@ class SubscriptionDispatch:
             self._call is None
             and self._watch is None
             and not self.streams
-            and self._interests.hook is None
+            and self._handlers.hook is None
         )
 
     @property
@@ -196,28 +189,26 @@ class SubscriptionDispatch:
         # The last events under an old period are not held against the new one.
         if self._watch is not None and terms is not None and law is self._newest_law:
             is_open = self._watch.saw(created_ns, arrival.arrived_ns(received_ns), age_ns)
-            if is_open and age_ns > terms.latency_ns and self._interests.extrapolate is None:
+            if is_open and age_ns > terms.latency_ns and self._handlers.extrapolate is None:
                 slot = slot_of(created_ns, terms.period, terms.phase_ns)
                 self._violated(slot, created_ns, Reason.LATE, delivery)
         self._note_point(delivery)
         self._push(delivery, arrival)
 
     def _note_point(self, delivery: Delivery) -> None:
-        if self._interests.extrapolate is not None and isinstance(delivery.value, int | float):
+        if self._handlers.extrapolate is not None and isinstance(delivery.value, int | float):
             self._points.append((delivery.created_ns, float(delivery.value)))
 
     def _push(self, delivery: Delivery, arrival: Arrival) -> None:
-        if self._interests.hook is not None and not delivery.is_extrapolated:
-            self._interests.hook(delivery, arrival)
+        if self._handlers.hook is not None and not delivery.is_extrapolated:
+            self._handlers.hook(delivery, arrival)
         for stream in self.streams:
             stream.put(delivery)
         if self._call is not None:
             try:
                 self._call(delivery)
             except Exception:
-                self._failures.report(
-                    self._interests.on_event, "on_event_failed name=%s", self.name
-                )
+                self._failures.report(self._handlers.on_event, "on_event_failed name=%s", self.name)
 
     def _violated(
         self, slot: int, expected_ns: int, reason: Reason, delivery: Delivery | None
@@ -225,18 +216,18 @@ class SubscriptionDispatch:
         if self._is_paused:
             return
         self.violations += 1
-        if self._interests.on_violation is not None:
+        if self._handlers.on_violation is not None:
             try:
-                self._interests.on_violation(
+                self._handlers.on_violation(
                     Violation(self.name, slot, expected_ns, reason, delivery)
                 )
             except Exception:
                 self._failures.report(
-                    self._interests.on_violation, "on_violation_failed name=%s", self.name
+                    self._handlers.on_violation, "on_violation_failed name=%s", self.name
                 )
 
     def _extrapolated(self, missed: Missed, arrival: Arrival) -> Delivery | None:
-        how = self._interests.extrapolate
+        how = self._handlers.extrapolate
         if how is None:
             return None
         points = sorted(self._points)
@@ -258,7 +249,7 @@ class SubscriptionDispatch:
         )
 
     def _check_extrapolation(self, variable: StatusVariable) -> None:
-        if self._interests.extrapolate is None:
+        if self._handlers.extrapolate is None:
             return
         if variable.value_type not in (BuiltinType.INT64, BuiltinType.FLOAT64):
             raise Misuse(
@@ -282,13 +273,13 @@ def _with_delay(callback: OnEvent) -> Callable[[Delivery], object]:
         parameters = inspect.signature(callback).parameters.values()
     except (TypeError, ValueError):
         parameters = ()  # type: ignore[assignment]
-    places = [
+    required = [
         each
         for each in parameters
         if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
         and each.default is each.empty
     ]
-    wants_delay = len(places) == 2  # noqa: PLR2004 -- one for the delivery, one for the delay.
+    wants_delay = len(required) == 2  # noqa: PLR2004 -- one for the delivery, one for the delay.
     if wants_delay:
         return lambda delivery: callback(delivery, delivery.latency_us)  # type: ignore[call-arg]
     return callback  # type: ignore[return-value]

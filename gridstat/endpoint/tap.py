@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 TAPPED_EVENTS_MAX: Final = 65_536
 """Of one batch."""
-GATHER_NS: Final = 500_000_000
-GATHER_NS_MAX: Final = 4_000_000_000
-GATHERED_EVENTS_MAX: Final = 2_097_152
+BUFFER_NS: Final = 500_000_000
+BUFFER_NS_MAX: Final = 4_000_000_000
+BUFFERED_EVENTS_MAX: Final = 2_097_152
 """More are handed out at once, whatever that costs."""
 RESTED: Final = 2
 """The next handing out comes no sooner than so many times the last one took."""
@@ -54,7 +54,7 @@ class Tap(Protocol):
         ...
 
 
-class Gathering:
+class TapBuffer:
     """What has passed the tap, and is not yet parted by variables.
 
     Batches may be added while others are handed out; they wait for the next time.
@@ -77,7 +77,7 @@ class Gathering:
         self._failures = failures or FailureReports(steady_ns)
         self._parts: list[tuple[Samples, bytes, Arrival]] = []
         self._events = 0
-        self._rest_ns = GATHER_NS
+        self._rest_ns = BUFFER_NS
         self._is_handing_out = False
 
     @property
@@ -96,7 +96,7 @@ class Gathering:
         self._events += len(batch)
         if self.next_due_ns is None:
             self.next_due_ns = arrival.steady_ns + self._rest_ns
-        if self._events >= GATHERED_EVENTS_MAX:
+        if self._events >= BUFFERED_EVENTS_MAX:
             self.hand_out()
 
     def fire(self, _arrival: Arrival) -> None:
@@ -118,7 +118,7 @@ class Gathering:
             self._is_handing_out = False
         now_ns = self._steady_ns()
         self._handed_ns = emptied_ns
-        self._rest_ns = min(max(GATHER_NS, RESTED * (now_ns - began_ns)), GATHER_NS_MAX)
+        self._rest_ns = min(max(BUFFER_NS, RESTED * (now_ns - began_ns)), BUFFER_NS_MAX)
         if self._parts:
             self.next_due_ns = now_ns + self._rest_ns
 

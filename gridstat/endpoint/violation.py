@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from gridstat.endpoint.slot_clock import Setback, SlotClock
+from gridstat.endpoint.slot_clock import ClockSetbackDetector, SlotClock
 from gridstat.model.rate_law import Period, slot_of
 from gridstat.model.short_text import short_repr
 
 if TYPE_CHECKING:
     from gridstat.endpoint.delivery import Delivery
-    from gridstat.endpoint.slot_clock import Begin
+    from gridstat.endpoint.slot_clock import StartTime
 
 MISSED_MAX: Final = 256
 """Slots reported at once after a long pause of this process; older ones are only counted."""
@@ -77,7 +77,7 @@ class _Anchor:
 class SlotWatch:
     """Every due slot behind the beginning is judged once: seen in time, or missed."""
 
-    def __init__(self, terms: Terms, begin: Begin) -> None:
+    def __init__(self, terms: Terms, begin: StartTime) -> None:
         self._seen: set[int] = set()
         self.skipped = 0
         self.restart(terms, begin)
@@ -92,14 +92,14 @@ class SlotWatch:
         terms = self._terms
         slot = slot_of(created_ns, terms.period, terms.phase_ns)
         found = _Anchor(slot, created_ns, arrived_ns - max(0, age_ns), arrived_ns)
-        if self._is_anew(found):
+        if self._is_restarted(found):
             self._clock.restart(slot, arrived_ns)
             self._anchor = found
             self._next_slot = (slot // terms.every + 1) * terms.every
             self._seen.clear()
             return True
         if slot > self._anchor.slot or not self._clock.is_set:
-            self._hear(found)
+            self._note_arrival(found)
         if slot < self._next_slot:
             return False
         if slot == self._next_slot and not self._seen:
@@ -120,17 +120,17 @@ class SlotWatch:
             self._next_slot += self._terms.every
         return missed
 
-    def restart(self, terms: Terms, begin: Begin) -> None:
+    def restart(self, terms: Terms, begin: StartTime) -> None:
         """Other terms hold: the first slot is due one interval after they began."""
         slot = slot_of(begin.stamp_ns, terms.period, terms.phase_ns)
         self._terms = terms
         self._clock = SlotClock(terms.period)
-        self._setback = Setback()
+        self._setback = ClockSetbackDetector()
         self._anchor = _Anchor(slot, begin.stamp_ns, begin.at_ns, begin.at_ns)
         self._next_slot = (slot // terms.every + 1) * terms.every
         self._seen.clear()
 
-    def renew(self, terms: Terms, begin: Begin) -> None:
+    def renew(self, terms: Terms, begin: StartTime) -> None:
         """The same, but what is known of the publisher's slots is kept if they stay."""
         before, anchor, clock, due = self._terms, self._anchor, self._clock, self._next_slot
         self.restart(terms, begin)
@@ -140,7 +140,7 @@ class SlotWatch:
                 due = max(due, clock.newest_due(begin.at_ns) + 1)
             self._next_slot = -(-due // terms.every) * terms.every
 
-    def _is_anew(self, found: _Anchor) -> bool:
+    def _is_restarted(self, found: _Anchor) -> bool:
         """Whether the publisher counts its slots otherwise than we thought: its clock was set, or
         it is the first event, and our own clock does not agree with its stamp."""
         if not self._clock.is_set:
@@ -149,13 +149,13 @@ class SlotWatch:
             return abs(found.at_ns - ours_ns) > allowed_ns
         if self._clock.is_ahead(found.slot, found.arrived_ns, self._terms.latency_ns):
             return True
-        return found.slot <= self._anchor.slot and self._setback.tells(
+        return found.slot <= self._anchor.slot and self._setback.is_set_back(
             self._clock.slot_ns(found.slot), found.arrived_ns, self._anchor.arrived_ns
         )
 
-    def _hear(self, found: _Anchor) -> None:
+    def _note_arrival(self, found: _Anchor) -> None:
         if self._clock.is_set:
-            self._clock.hear(found.slot, found.arrived_ns)
+            self._clock.note_arrival(found.slot, found.arrived_ns)
         else:
             self._clock.restart(found.slot, found.arrived_ns)
         self._anchor = found

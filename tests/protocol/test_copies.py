@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gridstat.core.rows import ChannelSpec, Route, Term
-from gridstat.model.copy_window import COPY_SLOTS, COPY_PATHS
+from gridstat.model.copy_window import COPY_PATHS, COPY_SLOTS
 from gridstat.model.errors import LayoutError
 from tests.protocol.grids import (
     MS,

@@ -91,7 +91,7 @@ def test_a_change_of_modes_changes_how_often_there_is_a_set(
     assert group.interval == TENTH
     assert group.completed == 4
 
-    grid.book.told(ModesChanged(modes=0b101), ())
+    grid.book.notice_received(ModesChanged(modes=0b101), ())
     grid.work()
     grid.send(ANGLE, *((at_ms + step, 2.0) for step in range(400, 800, 20)))
     assert group.interval == FIFTH

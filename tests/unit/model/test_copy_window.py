@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gridstat.model.copy_window import COPY_SLOTS, COPY_PATHS, CopyWindow, open_slots
+from gridstat.model.copy_window import COPY_PATHS, COPY_SLOTS, CopyWindow, open_slots
 from gridstat.model.rate_law import Period
 
 FIRST = 1_000_000
