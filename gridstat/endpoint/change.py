@@ -126,7 +126,7 @@ def _is_lower(before: Contract, after: Contract) -> bool:
         after.shares_edge and not before.shares_edge
     ):
         return True
-    # A broker that does not say which paths are down still says in text what is wrong.
+    # A broker that does not report the paths that are down still reports reasons.
     return after.paths_down is None and bool(set(after.degraded) - set(before.degraded))
 
 

@@ -214,7 +214,7 @@ class CloudLink:
         An interrupt cuts the waiting short, not the work; what it leaves, a second call finishes.
         """
         if not self._closing.acquire(blocking=False):
-            return  # It is being closed, perhaps by who waits for the callback that we are in.
+            return  # Another thread closes it, and may wait for the callback that calls this.
         try:
             if not self.is_over:
                 self._leave()
@@ -230,7 +230,7 @@ class CloudLink:
             parts.callback(self._session.close)
             if self._flooded is not None:
                 parts.callback(self._flooded.end)
-            self.notifier.followers.end()  # That we leave is no news to the application.
+            self.notifier.followers.end()  # The application closes the connection and needs no notice of it.
             self.subscriptions.end()
             self.publications.end()
             if self._attached:
@@ -308,7 +308,7 @@ class CloudLink:
                 self._receiver.close_source(before)
             self._receiver.open_source(channel_id)
             self._sources[edge] = channel_id
-            # Each edge keeps its place: whoever comes back takes the one that it has left.
+            # Each edge keeps its index, also when it comes back.
             self._expected.source_indices.setdefault(edge, len(self._expected.source_indices))
 
     # On the application's thread.

@@ -351,7 +351,7 @@ class Connection:
 
         return find_all(ask, pattern, after=after, limit=whole_number("limit", limit))
 
-    # Odds and ends.
+    # Other calls.
 
     async def run(
         self, call: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs

@@ -177,7 +177,7 @@ class Deliverer:
             self._drain_wake()
             self.run_posted()
             if self._is_ending.is_set():
-                return  # It may have been a callback that closed the connection, receiver and all.
+                return  # A callback may have closed the connection with its receiver.
             self.pass_on(began_ns)
 
     def pass_on(self, began_ns: int) -> None:
@@ -215,7 +215,7 @@ class Deliverer:
     def run_posted(self) -> None:
         """Run posted work; its failures never stop deliveries."""
         if self._posted and self._tap_buffer is not None:
-            self._tap_buffer.hand_out()  # What came under the old terms is judged by them.
+            self._tap_buffer.hand_out()  # Events that came under the old terms are judged by them.
         while self._posted:
             work = self._posted.popleft()
             try:
@@ -242,7 +242,7 @@ class Deliverer:
         while self._due and self._due[0][0] <= arrival.steady_ns:
             queued_ns, _, timed = heapq.heappop(self._due)
             if self._queued.get(timed) != queued_ns:
-                continue  # It has moved forward since.
+                continue  # A newer, earlier entry exists.
             del self._queued[timed]
             if timed not in self._timed:
                 continue

@@ -137,14 +137,14 @@ class EndPointSession:
                 assert_never(event)
         return [*instructions, *self._keep_ticking()]
 
-    # Sessions come and go.
+    # Sessions.
 
     def _connected(self, event: Connected, now_ns: int) -> list[SessionInstruction]:
         edge = self._edges.get(event.peer)
         if edge is None:
             return []
         if edge.attach is not None and edge.instance != event.hello.instance:
-            edge.attach = None  # An answer that another process got would name wrong ports.
+            edge.attach = None  # The answer to another process would name wrong ports.
         edge.instance = event.hello.instance
         edge.is_up = True
         return self._attach(now_ns)
@@ -266,7 +266,7 @@ class EndPointSession:
                 self._registrations.notice_received(notice)
                 return [NoticeReceived(notice, newest)]
             case _:
-                return []  # Hello, Ping and Bye are the driver's.
+                return []  # The driver handles Hello, Ping and Bye.
 
     def _answer(self, edge: _Edge, answer: Answer, now_ns: int) -> list[SessionInstruction]:
         try:
@@ -277,7 +277,7 @@ class EndPointSession:
             return self._attach_answered(edge, outcomes, now_ns)
         request = self._requests.answered(answer.request_id, outcomes)
         if request is None:
-            # Repeated, since we had asked twice; but never keep what nobody here knows of.
+            # A repeated answer, since the request was sent twice. A grant of an unknown contract is undone.
             self._undo(self._registrations.unknown(outcomes))
             return self._flush(now_ns)
         if self._is_forgotten(request, outcomes):
@@ -315,7 +315,7 @@ class EndPointSession:
         for command in give_back(outcomes):
             self._requests.add(Request(command, Purpose.UNDOING))
 
-    # Attachment and what the cloud remembers.
+    # Attachment and registrations.
 
     def _attach_answered(
         self, edge: _Edge, outcomes: tuple[Outcome, ...], now_ns: int
@@ -323,7 +323,7 @@ class EndPointSession:
         outcome = outcomes[0] if outcomes else None
         assert edge.attach is not None
         if isinstance(outcome, RefusedOutcome):
-            # Another number, or the broker would only repeat itself; not before the pause is over.
+            # A new number, or the broker would repeat its refusal; sent after the pause.
             tries = edge.attach.tries
             edge.attach = self._new_attach(edge, now_ns)
             edge.attach.sent_to, edge.attach.tries = edge.name, tries
@@ -338,7 +338,7 @@ class EndPointSession:
         edge.is_attached = self._was_attached = True
         instructions: list[SessionInstruction] = [EdgeAttached(edge.name, outcome)]
         if has_lost:
-            # First: from the attachment on, what is sent would be taken for registered.
+            # Before `EdgeAttached`: after it, events would count as sent for registered publications.
             instructions.insert(0, RegistrationsLost(outcome.code))
             instructions.append(Note("registrations_lost", (("edge", edge.name),)))
             self._registrations.forget_all()
@@ -380,7 +380,7 @@ class EndPointSession:
             self._requests.add(Request(command, Purpose.RESTORING))
             self._restoring += 1
 
-    # Time passes.
+    # Timers.
 
     def _ticked(self, now_ns: int) -> list[SessionInstruction]:
         self._is_ticking = False

@@ -47,7 +47,7 @@ def close_at_exit(connection: object, link: Link) -> finalize[[Link], object]:
     """Close the link at the latest when the program ends, or the connection is freed unused."""
     _open.add(link)
     finalizer = weakref.finalize(connection, _forgotten, link)
-    finalizer.atexit = False  # At the end nothing is held by anybody; see `close_all`.
+    finalizer.atexit = False  # `close_all` closes what is left at exit.
     return finalizer
 
 
@@ -63,7 +63,7 @@ def close_all() -> None:
 
 
 def _forgotten(link: Link) -> None:
-    # On whichever thread the last reference went, perhaps the session's own: it must not wait.
+    # Any thread may drop the last reference, also the session's own: this must not block.
     if link.is_unused and not link.is_over:
         threading.Thread(target=_close, args=(link,), name="gs-close", daemon=True).start()
 

@@ -1,7 +1,7 @@
-"""Which variables the receiver expects, for which subscriptions, and what it counted for them.
+"""Variables that the receiver expects, the subscriptions to them, and their counts.
 
-While a publication changes its period a subscription listens to two identifiers; several
-subscriptions of one end-point may listen to the same one.
+While a publication changes its period a subscription has two identifiers; several subscriptions of
+one end-point may have the same one.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import EdgeCopies, LedgerEntry
 
 FULL_EVERY: Final = 12
-"""In one of so many reports are paths that were left before, should the cloud have forgotten."""
+"""One report in so many also has the paths that were left, in case the cloud has forgotten them."""
 
 
 class Expecting(Protocol):
-    """The part of a receiver that is needed here."""
+    """Part of a receiver that is needed here."""
 
     def expect(
         self,
@@ -48,24 +48,24 @@ class Expecting(Protocol):
         every: int = 1,
         deadline_ns: int = 0,
     ) -> None:
-        """Take this variable, the first copy of each event; copies may be late."""
+        """Accept this variable, the first copy of each event; copies may be late."""
         ...
 
     def forget(self, variable_id: int) -> None:
-        """Take it no longer."""
+        """Stop accepting the variable."""
         ...
 
     def variable_counters(self, variable_id: int) -> VariableCounters:
-        """What was counted since it was first expected."""
+        """Return the counts since the variable was first expected."""
         ...
 
 
 @dataclass(slots=True)
 class _Expectation:
-    """A subscription's interest in one identifier, and what came of it.
+    """One identifier that a subscription expects, with its counts.
 
-    Copies are counted by the receiver for all who listen to it; `duplicate`, `unread` and `copies`
-    are what it had counted before this one began.
+    The receiver counts copies for all subscriptions of the identifier; `duplicate`, `unread` and
+    `copies` are its counts from before this one began.
     """
 
     variable: StatusVariable
@@ -73,7 +73,7 @@ class _Expectation:
     tally: Tally
     latency_ns: int
     subscription_id: int = 0
-    """Under which the tap knows it."""
+    """Subscription number that the tap knows."""
     duplicate: int = 0
     unread: int = 0
     copies: tuple[int, ...] = ()
@@ -84,18 +84,18 @@ class _Expectation:
 
 
 class _Law(NamedTuple):
-    """By which slots and which deadline the receiver counts a variable."""
+    """Divisor and deadline by which the receiver counts a variable."""
 
     every: int
     deadline_ns: int
 
 
 class ExpectedVariables:
-    """An identifier is expected as long as somebody listens to it, and no longer."""
+    """Expects an identifier while a subscription needs it, and no longer."""
 
     def __init__(self, receiver: Expecting, deliverer: Deliverer, clock: Clock) -> None:
         self.source_indices: dict[str, int] = {}
-        """Which of the receiver's sources each edge is."""
+        """Index of each edge among the receiver's sources."""
         self._tap: Tap | None = None
         self._receiver = receiver
         self._deliverer = deliverer
@@ -104,7 +104,7 @@ class ExpectedVariables:
         self._listeners: dict[int, list[_Expectation]] = {}
         self._laws: dict[int, _Law] = {}
         self._begun: dict[int, int] = {}
-        """Which of all counts of the receiver its count of a variable is."""
+        """Number of the receiver's present count, by variable."""
         self._count_ids = count(1)
         self._reports = 0
         self._edges: dict[tuple[str, int], EdgeReading] = {}
@@ -115,7 +115,7 @@ class ExpectedVariables:
         self._tap = tap
 
     def begin(self, subscription: Subscription, modes: int, from_ns: int = 0) -> None:
-        """Listen to the variable of its contract; raises if it cannot be delivered as wished.
+        """Expect the variable of a contract; raise if it cannot be delivered as requested.
 
         With `from_ns` the variable bears this identifier for stamps from then on.
         """
@@ -141,7 +141,7 @@ class ExpectedVariables:
         self._reschedule(subscription)
 
     def end(self, subscription: Subscription, variable_id: int | None = None) -> None:
-        """Listen no longer: to one identifier, or to all of the subscription's."""
+        """Stop expecting one identifier, or all of the subscription's."""
         with self._lock:
             self._read_paths(subscription, self._total(subscription))
             expectations = self._expectations.get(subscription, {})
@@ -161,19 +161,19 @@ class ExpectedVariables:
                 self._deliverer.unwatch(subscription.incoming)
 
     def limit(self, subscription: Subscription, variable_id: int, until_ns: int) -> None:
-        """From that stamp on the variable bears another identifier."""
+        """Note that the variable has another identifier from that stamp on."""
         with self._lock:
             expectation = self._expectations.get(subscription, {}).get(variable_id)
             if expectation is not None:
                 expectation.tally.limit(until_ns)
 
     def identifiers(self, subscription: Subscription) -> tuple[int, ...]:
-        """What it listens to."""
+        """Return the identifiers that a subscription expects."""
         with self._lock:
             return tuple(self._expectations.get(subscription, ()))
 
     def ledger(self, subscription: Subscription) -> Ledger:
-        """What came of its contracts so far."""
+        """Return the ledger of its contracts so far."""
         with self._lock:
             total = self._total(subscription)
             self._read_paths(subscription, total)
@@ -183,7 +183,7 @@ class ExpectedVariables:
     def reports(
         self, subscriptions: Iterable[tuple[int, Subscription]]
     ) -> Iterator[tuple[LedgerEntry, ...]]:
-        """What the broker is told of all that got anything, by reports that fit in a frame."""
+        """Yield ledger reports for the broker, each of which fits in a frame."""
         self._reports += 1
         entries = [self.report(each, number, self._reports) for number, each in subscriptions]
         return frames_of(entry for entry in entries if entry is not None)
@@ -191,10 +191,11 @@ class ExpectedVariables:
     def report(
         self, subscription: Subscription, subscription_id: int, round_number: int = 0
     ) -> LedgerEntry | None:
-        """The ledger as the broker is told of it, if there is one; cheaper than the ledger.
+        """Return the ledger entry for the broker, or None if nothing was counted; cheaper than
+        `ledger`.
 
-        The only path of a contract has nothing to add, and need not be looked at to count. Paths
-        that it has left are told when one was left since, and else in a few of the turns.
+        The only path of a contract adds nothing and is not read. Paths that the contract has left
+        are reported when one was left since, and else in a few of the rounds.
         """
         paths = subscription.paths
         if paths.has_several:
@@ -212,14 +213,14 @@ class ExpectedVariables:
         return found.entry(subscription_id, self.asked_of_edge(subscription))
 
     def asked_of_edge(self, subscription: Subscription) -> int:
-        """The variable of which an edge must say by which paths it came, or 0."""
+        """Return the variable whose copies an edge must report by path, or 0."""
         variable = subscription.contract.variable
         if variable is None or variable.period is None or not subscription.paths.asks_edge:
             return 0
         return variable.variable_id
 
     def note_copies(self, edge: str, copies: Iterable[EdgeCopies]) -> None:
-        """What an edge has counted of some variables."""
+        """Note the copies that an edge has counted for some variables."""
         now_ns = self._clock.steady_ns()
         with self._lock:
             for each in copies:
@@ -227,7 +228,7 @@ class ExpectedVariables:
                     self._edges[edge, each.variable_id] = EdgeReading(each, now_ns)
 
     def _follow_paths(self, subscription: Subscription) -> None:
-        """What the old paths have counted is read once more, and what the new ones begin with."""
+        """Read the counts of the old paths a last time, and the starting counts of the new ones."""
         if subscription.paths.granted == subscription.contract.paths:
             return
         total = self._total(subscription)
@@ -236,7 +237,7 @@ class ExpectedVariables:
         self._read_paths(subscription, total)
 
     def _total(self, subscription: Subscription) -> Ledger:
-        """All that was counted of a subscription as a whole."""
+        """Return the counts of a subscription as a whole."""
         total = subscription.past
         for expectation in self._expectations.get(subscription, {}).values():
             counted = expectation.tally.ledger(self._deliverer.caught_up_ns)
@@ -269,7 +270,7 @@ class ExpectedVariables:
         subscription.paths.read(counts)
 
     def _begin(self, from_ns: int) -> StartTime:
-        """Now, or the announced instant; by no clock of ours does that lie in the past."""
+        """Return the start time: now, or the announced time, which is never before now."""
         at_ns, wall_ns = self._clock.steady_ns(), self._clock.posix_ns()
         if not from_ns:
             return StartTime(at_ns, wall_ns)
@@ -282,9 +283,11 @@ class ExpectedVariables:
         terms: Terms | None,
         latency_ns: int,
     ) -> None:
-        """Other terms for the same identifier; the receiver counts by them if it is for us alone.
+        """Change the terms of an identifier; the receiver counts by them if no other subscription
+        uses it.
 
-        Else it goes on by those of the first one, and what it counts by path may be of no use.
+        Else the receiver keeps counting by the first subscription's terms, and its counts by path
+        may not apply.
         """
         if (terms, latency_ns) == (expectation.terms, expectation.latency_ns):
             if expectation.subscription_id != subscription.contract.subscription_id:
@@ -299,7 +302,7 @@ class ExpectedVariables:
         self._reschedule(subscription)
 
     def _notify_tap(self, subscription: Subscription, expectation: _Expectation) -> None:
-        """Before its first event can come."""
+        """Notify the tap of the contract, before its first event can come."""
         expectation.subscription_id = subscription.contract.subscription_id
         if self._tap is not None:
             self._tap.begin(
@@ -307,7 +310,8 @@ class ExpectedVariables:
             )
 
     def _notify_tap_of_end(self, ended: _Expectation) -> None:
-        """And under whose contract its events go on to come, if somebody else has one."""
+        """Notify the tap of the end, and of another contract for the same events if there is
+        one."""
         if self._tap is None:
             return
         self._tap.end(ended.variable, ended.law.every, ended.subscription_id)
@@ -316,7 +320,7 @@ class ExpectedVariables:
             self._tap.begin(others[-1].variable, others[-1].law.every, others[-1].subscription_id)
 
     def _reschedule(self, subscription: Subscription) -> None:
-        """It may be watched from now on, or more closely."""
+        """Reschedule the subscription, which may be due earlier now."""
         if subscription.incoming.next_due_ns is not None:
             self._deliverer.post(partial(self._deliverer.reschedule, subscription.incoming))
 
@@ -343,7 +347,7 @@ class ExpectedVariables:
         self._laws[number], self._begun[number] = law, next(self._count_ids)
 
     def _renew_expected(self, variable_id: int) -> None:
-        """By the terms of the only one who listens; what was counted before stays counted."""
+        """Expect by the terms of the only subscription left; former counts stay counted."""
         expectations = self._listeners[variable_id]
         if len(expectations) > 1 or expectations[0].law == self._laws[variable_id]:
             return
@@ -370,7 +374,7 @@ class ExpectedVariables:
 
     def _with_copies(self, expectation: _Expectation, ledger: Ledger) -> Ledger:
         counted = self._receiver.variable_counters(expectation.variable.variable_id)
-        # A slot that found no room in the ring is missed like any other; without slots, by this.
+        # A slot that found the ring full is missing like any other; aperiodic events are counted here.
         unread = 0 if expectation.terms is not None else counted["ring_full"] - expectation.unread
         copies = zip_longest(counted["copies"], expectation.copies, fillvalue=0)
         return ledger + Ledger(
@@ -382,6 +386,6 @@ class ExpectedVariables:
 
 
 def _own(subscription: Subscription, paths: tuple[PathLedger, ...] = ()) -> Ledger:
-    """What the subscription counts itself, whatever its variable's identifier."""
+    """Return what the subscription counts itself, whatever its variable's identifier."""
     extrapolated = subscription.incoming.extrapolated
     return Ledger(extrapolated=extrapolated, dropped=subscription.dropped, paths=paths)

@@ -43,32 +43,33 @@ INTERVAL_OPTIONS: Final = frozenset(
 
 
 class GroupKeeper(Protocol):
-    """Who keeps groups for the application."""
+    """Owner of groups: the connection."""
 
     def find(self, pattern: str) -> list[StatusVariable]:
-        """The published variables of a name."""
+        """Return the published variables of a name."""
         ...
 
     def subscribe_specs(
         self, specs: Sequence[SubscriptionSpec]
     ) -> list[Subscription | GridStatError]:
-        """Contracts for the members."""
+        """Request contracts for the members."""
         ...
 
     def forget_group(self, name: str) -> None:
-        """The name is free again."""
+        """Free the name of a group."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """What all members are asked for in each mode; `modes` tells the mask of the active ones."""
+    """Quality requested for all members in each mode; `modes` returns the mask of the active
+    ones."""
 
     qos: ModalQos
     modes: Callable[[], int]
 
     def of_member(self, options: QosOptions) -> ModalQos:
-        """With what this one shall have beyond that."""
+        """Return the quality of a member with its own options."""
         return ModalQos(
             {mode: _with_options(asked, options) for mode, asked in self.qos.modes.items()}
         )
@@ -77,7 +78,8 @@ class GroupOptions:
 def group_qos(
     interval: Period | None, latency_ms: float | None, modes: Mapping[int, QosRequest] | None
 ) -> ModalQos:
-    """What a group asks in each mode: the same in all of them, or as `modes` says."""
+    """Return the quality that a group requests in each mode: the same in all, or as `modes`
+    says."""
     if modes is not None:
         if interval is not None or latency_ms is not None:
             raise Misuse("say either modes, or interval and latency_ms")
@@ -88,7 +90,8 @@ def group_qos(
 
 
 def group_terms(asked: ModalQos) -> dict[int, GroupTerms]:
-    """How a group's sets come in each mode; raises unless each mode says how often."""
+    """Return the interval and latency of a group's sets in each mode; raise unless each mode has
+    one interval."""
     for mode, wanted in asked.modes.items():
         if wanted.interval is None or wanted.interval_worst or wanted.every_worst:
             raise Misuse(
@@ -141,7 +144,7 @@ class Group:
 
     @property
     def interval(self) -> Period:
-        """How often there is a set: `angles.interval`."""
+        """Interval of the sets: `angles.interval`."""
         return self._sets.interval
 
     @property
@@ -151,12 +154,12 @@ class Group:
 
     @property
     def completed(self) -> int:
-        """How many sets have been complete: `angles.completed`."""
+        """Number of complete sets: `angles.completed`."""
         return self._sets.completed
 
     @property
     def incomplete(self) -> int:
-        """How many were given up: `angles.incomplete`."""
+        """Number of sets that were not completed in time: `angles.incomplete`."""
         return self._sets.incomplete
 
     def member(self, name: str) -> Subscription:
@@ -170,7 +173,7 @@ class Group:
 
     @checked_call(options=QosOptions)
     def add(self, name: str, **options: Unpack[QosOptions]) -> None:
-        """One more member: `angles.add("c1/north/pmu-1/angle", redundancy=2)`.
+        """Add a member: `angles.add("c1/north/pmu-1/angle", redundancy=2)`.
 
         Its period must divide the group's interval, and its phase be the group's: else it is
         refused with `GroupMismatch` and a proposal.
@@ -200,7 +203,7 @@ class Group:
         self._members[name] = found
 
     def remove(self, name: str) -> None:
-        """One member less; its subscription ends: `angles.remove("c1/north/pmu-1/angle")`."""
+        """Remove a member and end its subscription: `angles.remove("c1/north/pmu-1/angle")`."""
         subscription = self.member(name)
         del self._members[name]
         self._drop(name)
@@ -212,7 +215,7 @@ class Group:
     def latest(self, sets: int) -> tuple[GroupSet, ...]: ...
 
     def latest(self, sets: int | None = None) -> GroupSet | tuple[GroupSet, ...] | None:
-        """The newest complete set, or the newest few, newest first; whole, never mixed.
+        """Return the newest complete set, or the newest few, newest first.
 
         `angles.latest().values["c1/north/pmu-1/angle"]`, `angles.latest(3)`
         """
@@ -237,7 +240,7 @@ class Group:
             member.unsubscribe()
 
     def end(self) -> None:
-        """Nothing more comes to it, its members have ended; called by the connection."""
+        """End the group; called by the connection when the members have ended."""
         self._is_over = True
         self._deliverer.unwatch(self)
         self._members.clear()
@@ -246,12 +249,12 @@ class Group:
 
     @property
     def next_due_ns(self) -> int | None:
-        """When the next open set is given up."""
+        """Time at which the next open set is dropped."""
         with self._lock:
             return self._sets.next_due_ns
 
     def fire(self, arrival: Arrival) -> None:
-        """Give up what is overdue."""
+        """Drop overdue sets."""
         with self._lock:
             self._sets.expire(arrival.steady_ns)
 
@@ -269,7 +272,7 @@ class Group:
             self._complete(found)
 
     def _follow(self, name: str) -> None:
-        """A member whose period has changed goes on under its new law, or cannot go on."""
+        """Use the new period of a member, or set its error code if the group cannot."""
         subscription = self._members.get(name)
         variable = None if subscription is None else subscription.variable
         if subscription is None or variable is None or variable.period is None:

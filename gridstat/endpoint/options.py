@@ -1,7 +1,7 @@
-"""What an application may ask, in its own words, and the requests that these words mean.
+"""Options of the API's calls, and the requests that they mean.
 
-Words that cannot be meant (a rate of 0, two ways to say how often) raise `Misuse` here, before
-anything is sent; words that the grid must judge come back as `Refused` with its reason.
+Impossible options (a rate of 0, two options for one interval) raise `Misuse` here, before anything
+is sent; options that the grid must judge come back as `Refused` with its reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 from gridstat.model.call_options import checked_call
 from gridstat.model.error_index import error_from
@@ -28,15 +28,18 @@ if TYPE_CHECKING:
     from gridstat.endpoint.arrival_clock import Arrival
     from gridstat.endpoint.change import OnChange
     from gridstat.endpoint.delivery import Delivery
-    from gridstat.endpoint.subscription_dispatch import OnEvent, OnViolation
+    from gridstat.endpoint.violation import Violation
     from gridstat.model.derived import Derivation
     from gridstat.model.extrapolation import Extrapolation
     from gridstat.net.command.endpoint_messages import RefusedOutcome
 
+    OnEvent: TypeAlias = Callable[[Delivery], object] | Callable[[Delivery, float], object]
+    OnViolation: TypeAlias = Callable[[Violation], object]
+
 US_PER_MS: Final = 1_000
 LATENCY_MS_MAX: Final = LATENCY_US_MAX / US_PER_MS
 INTERVAL_S_MAX: Final = 10.0**8
-"""Three years between two alerts, or of waiting: no clock of ours holds centuries."""
+"""Longest interval of alerts and longest wait, about three years."""
 WILD: Final = frozenset("*")
 Item = TypeVar("Item")
 
@@ -45,7 +48,7 @@ Rate = float | Fraction
 
 
 class QosOptions(TypedDict, total=False):
-    """How good a subscription shall be; each `…_worst` is what is still acceptable."""
+    """Quality of a subscription; each `…_worst` is the least acceptable value."""
 
     preset: str
     rate: Rate
@@ -63,7 +66,7 @@ class QosOptions(TypedDict, total=False):
 
 
 class PublicationOptions(TypedDict, total=False):
-    """How often a variable is published, and what is sent along.
+    """Options of a publication: its interval, and what is sent along.
 
     With a `replay_speed` old events are sent again, with their own stamps, up to so many times as
     fast as they once came: flagged as replayed, and behind live traffic on every channel that has a
@@ -79,7 +82,7 @@ class PublicationOptions(TypedDict, total=False):
 
 
 class SubscriptionOptions(TypedDict, total=False):
-    """What a subscription shall be; all of it may be left out."""
+    """Options of a subscription; all are optional."""
 
     qos: QosRequest
     preset: str
@@ -95,9 +98,9 @@ class SubscriptionOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class EventHandlers:
-    """What the application wants done with events, beside holding the newest.
+    """Handlers of a subscription's events, besides holding the newest.
 
-    `hook` is our own: a group's way to its members' events.
+    `hook` is internal: it passes a member's events to its group.
     """
 
     on_event: OnEvent | None = None
@@ -108,7 +111,7 @@ class EventHandlers:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSpec:
-    """One subscription as the application asks for it."""
+    """One subscription as the application requests it."""
 
     name: str
     qos: ModalQos
@@ -130,7 +133,7 @@ def qos(**options: Unpack[QosOptions]) -> QosRequest:
 
 
 def qos_from(base: QosRequest, options: QosOptions) -> QosRequest:
-    """A quality of service, where nothing else is wished for as `base` has it."""
+    """Return a quality of service with these options, and `base` for all others."""
     changes: dict[str, Any] = {
         name: whole_number(name, options[name])
         for name in ("redundancy", "priority", "redundancy_worst", "priority_worst")
@@ -145,7 +148,7 @@ def qos_from(base: QosRequest, options: QosOptions) -> QosRequest:
 
 
 def subscription_spec(name: str, options: SubscriptionOptions) -> SubscriptionSpec:
-    """The options as an order; raises where they make no sense."""
+    """Return the options as a subscription request; raise where they make no sense."""
     check_callback("on_event", options.get("on_event"))
     check_callback("on_violation", options.get("on_violation"))
     check_callback("on_change", options.get("on_change"))
@@ -184,7 +187,7 @@ def subscription_spec(name: str, options: SubscriptionOptions) -> SubscriptionSp
 def modal_qos(
     asked: QosRequest | None, named: str | None, modes: Mapping[int, QosRequest] | None
 ) -> ModalQos:
-    """What a subscription asks in each mode; without a mode it holds in all of them."""
+    """Return the requested quality by mode; without a mode it holds in all of them."""
     if asked is not None and not isinstance(asked, QosRequest):
         raise Misuse(
             f"qos is {asked!r}, and must be a quality of service",
@@ -202,13 +205,13 @@ def modal_qos(
 
 
 def period_of_rate(rate: object) -> Period:
-    """The period of so many events a second, exactly."""
+    """Return the exact period of so many events a second."""
     exact = exact_rate("a rate", rate)
     return Period(exact.denominator, exact.numerator)
 
 
 def check_period(name: str, period: object) -> Period:
-    """The period, if it is one; a number of seconds is the usual mistake."""
+    """Return the period; raise if it is none. A number of seconds is the usual mistake."""
     if not isinstance(period, Period):
         raise Misuse(
             f"{name} is {period!r}, and must be a Period",
@@ -220,7 +223,7 @@ def check_period(name: str, period: object) -> Period:
 def periodic_variable(
     name: str, value_type: ValueType, options: PublicationOptions
 ) -> StatusVariable:
-    """The variable that shall be published, its identifier still open."""
+    """Return the variable to publish, its identifier still open."""
     if ("rate" in options) == ("period" in options):
         raise Misuse(
             f"say how often {name} is published: either rate or period",
@@ -249,7 +252,7 @@ def periodic_variable(
 def alert_variable(
     name: str, value_type: ValueType, interval_s_min: float, *, is_belated: bool = False
 ) -> StatusVariable:
-    """An alert: aperiodic, urgent, never more often than once in `interval_s_min`."""
+    """Return an alert: aperiodic, urgent, at most once in `interval_s_min`."""
     check_type(value_type)
     interval_s_min = real_number("interval_s_min", interval_s_min)
     if not 0 < interval_s_min <= INTERVAL_S_MAX:
@@ -270,7 +273,7 @@ def alert_variable(
 
 
 def check_type(value_type: object) -> None:
-    """Whether it is a value type at all; a Python class is the usual mistake."""
+    """Raise unless it is a value type; a Python class is the usual mistake."""
     if not isinstance(value_type, BuiltinType | RecordType):
         raise Misuse(
             f"{value_type!r} is no value type",
@@ -279,7 +282,7 @@ def check_type(value_type: object) -> None:
 
 
 def check_pattern(name: str, *, is_pattern: bool) -> None:
-    """A pattern has stars, a name has none."""
+    """Raise unless the name is a pattern (with stars), or is none, as requested."""
     if not isinstance(name, str):
         raise Misuse(f"{name!r} is not the name of a variable", hint="a name is a str")
     if bool(WILD.intersection(name)) != is_pattern:
@@ -289,14 +292,14 @@ def check_pattern(name: str, *, is_pattern: bool) -> None:
 
 
 def check_several(name: str, given: Iterable[Item]) -> tuple[Item, ...]:
-    """What was given, if it is several of something; a lone one, or a str, is the usual mistake."""
+    """Return the items as a tuple; raise for a single item or a str, the usual mistakes."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise Misuse(f"{name} is {given!r}, and must be a list", hint=f"{name}=[{given!r}]")
     return tuple(given)
 
 
 def check_wait(name: str, wait_s: float) -> float:
-    """A time to wait that a clock can hold, or one that is over; `inf` and `nan` are neither."""
+    """Return the time to wait; raise if no clock can hold it, as for `inf` and `nan`."""
     wait_s = real_number(name, wait_s)
     if not abs(wait_s) <= INTERVAL_S_MAX:
         raise Misuse(
@@ -307,7 +310,8 @@ def check_wait(name: str, wait_s: float) -> float:
 
 
 def check_callback(name: str, callback: object) -> None:
-    """A callback is called on the delivering thread, where nobody awaits a coroutine."""
+    """Raise unless the callback is a plain function: it is called on the delivering thread, where a
+    coroutine would never be awaited."""
     if callback is None:
         return
     while isinstance(callback, partial):
@@ -325,7 +329,7 @@ def check_callback(name: str, callback: object) -> None:
 
 
 def refusal(outcome: RefusedOutcome) -> GridStatError:
-    """The error that a refusal means, with all that it says."""
+    """Return the error that a refusal means, with all its fields."""
     error = error_from(outcome.code, outcome.reason, hint=outcome.hint)
     if isinstance(error, Refused):
         error.bottleneck = outcome.bottleneck

@@ -1,8 +1,8 @@
-"""The channel of events out of this end-point: one sender for each edge router that it attached to.
+"""Senders of this end-point: one for each edge router that it attached to.
 
-Every event goes to every edge with the same stamp and sequence, so that whoever gets both copies
-knows them for one event. An edge whose session is lost goes on being sent to: a router forwards
-also while it cannot talk.
+Every event goes to every edge with the same stamp and sequence, so that a receiver of both copies
+detects the duplicate. An edge whose session is lost is still sent to: a router forwards even
+without a session.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Outgoing(NamedTuple):
 
 @dataclass(slots=True)
 class _Channel:
-    """A sender and where it leads."""
+    """A sender to one edge, with the outcome that names its address."""
 
     sender: Sender
     outcome: AttachedOutcome
@@ -55,7 +55,7 @@ class OutgoingChannels:
 
     @property
     def is_up(self) -> bool:
-        """Whether at least one edge is reachable, as far as its session tells."""
+        """True if at least one edge is reachable, as far as its session shows."""
         return any(channel.is_up for channel in tuple(self._channels.values()))
 
     def open(self, edge: str, outcome: AttachedOutcome) -> None:
@@ -68,7 +68,7 @@ class OutgoingChannels:
                 before.outcome, before.is_up = outcome, True
                 return
             sender = self._open(outcome)
-            # The others begin anew as well: a copy is known by its sequence, which counts here.
+            # The other senders restart as well: copies are matched by sequence, which each sender counts.
             for name, channel in self._channels.items():
                 if name != edge:
                     counter = channel.sender.counter
@@ -79,13 +79,13 @@ class OutgoingChannels:
             self._channels[edge] = _Channel(sender, outcome)
 
     def lose(self, edge: str) -> None:
-        """The session with this edge is gone."""
+        """Note that the session with this edge is lost."""
         channel = self._channels.get(edge)
         if channel is not None:
             channel.is_up = False
 
     def send(self, event: Outgoing) -> bool:
-        """Hand an event to all edges; whether one took it and is reachable."""
+        """Send an event to all edges; return whether a reachable one took it."""
         variable_id, value, created_ns, flags, is_urgent, sequence = event
         is_taken = False
         with self._lock:
@@ -108,7 +108,7 @@ class OutgoingChannels:
         created_ns: NDArray[np.integer],
         flags: int,
     ) -> int:
-        """Hand columns of events to all edges; how many the best reachable one took."""
+        """Send columns of events to all edges; return how many the best reachable one took."""
         with self._lock:
             taken = [
                 channel.sender.send_many(variable_ids, values, created_ns, flags=flags)
@@ -118,7 +118,7 @@ class OutgoingChannels:
         return max(taken, default=0)
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """What became of the events handed over, by edge."""
+        """Return the senders' counters by edge."""
         return {edge: channel.sender.counters() for edge, channel in tuple(self._channels.items())}
 
     def close(self) -> None:

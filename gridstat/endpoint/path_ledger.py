@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import EdgeCopies, GrantedPath
 
 SETTLE_NS: Final = 2_000_000_000
-"""How long after its grant a path begins to count."""
+"""Time after its grant at which a path begins to count."""
 UNREAD_NS_MAX: Final = 20_000_000_000
-"""How old what an edge has said may be; it is asked every few seconds."""
+"""Largest age of an edge's report; the edge is asked every few seconds."""
 EARLIER: Final = "earlier paths"
-"""Stands for those that a contract left so long ago that they are only summed up."""
+"""Name of the sum of paths that the contract left long ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,14 @@ class PathLedger:
         )
 
     def entry(self) -> PathEntry:
-        """As it is reported to the broker, which reads no longer path than it grants."""
+        """Return the ledger as it is reported to the broker, which reads no longer path than it
+        grants."""
         facts = {name: getattr(self, name) for name in PathEntry.__struct_fields__}
         return PathEntry(**facts | {"routers": self.routers[:ROUTERS_TOLD_MAX]})
 
 
 class EdgeReading(NamedTuple):
-    """What an edge has counted, and when that came here."""
+    """Copies counted by an edge, and when the report came."""
 
     copies: EdgeCopies
     at_ns: int
@@ -101,7 +102,7 @@ class Counted:
 
 @dataclass(slots=True)
 class _Copies:
-    """Slots that passed one source_index where paths meet, and what of them one path missed there.
+    """Slots that passed a point where paths meet, and those that one path missed there.
 
     Counted from the first reading on. The sums never fall: anything less than before, or of
     something else, is the beginning of another count.
@@ -116,7 +117,8 @@ class _Copies:
     _last: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     def read(self, of: object, counts: tuple[int, int, int, int], one_in: int = 1) -> None:
-        """Slots that passed, of these brought, brought first, and brought late; each for many."""
+        """Add a reading: slots that passed, brought, brought first and brought late; each stands
+        for `one_in`."""
         passed, came, first, late = (one_in * count for count in counts)
         before, self._last = self._last, (passed, came, first, late)
         is_same = self.is_read and of == self._of
@@ -131,7 +133,7 @@ class _Copies:
 
 @dataclass(slots=True)
 class _PathCounts:
-    """One path, while the contract has it and after."""
+    """Counts of one path, while the contract has it and after."""
 
     path: GrantedPath
     name: str
@@ -143,15 +145,15 @@ class _PathCounts:
     one_in: int = 1
     is_alone: bool = False
     meets: bool = False
-    """With another path of the contract, at its edge."""
+    """True if another path of the contract ends at the same edge."""
     is_apart: bool = False
-    """Some path of the contract ends at another edge."""
+    """True if some path of the contract ends at another edge."""
     delivered: int = 0
     lost: int = 0
     first: int = 0
     late: int = 0
     _base: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """What the sums were when the path began to count, less what it had counted before."""
+    """Sums at the start of the count, less what was counted before."""
     _receiver: _Copies = field(default_factory=_Copies)
     _edge: _Copies = field(default_factory=_Copies)
 
@@ -160,7 +162,8 @@ class _PathCounts:
         return self.path.routers[-1]
 
     def take(self, path: GrantedPath, ends: Counter[str], now_ns: int) -> None:
-        """The contract has it, among paths that end at these edges; it may be another begin."""
+        """Note that the contract has the path, among paths that end at these edges; the count may
+        start again."""
         kind = ends.total() == 1, ends[path.routers[-1]] > 1, len(ends) > 1
         before = self.is_alone, self.meets, self.is_apart
         if not self.is_open or kind != before or path.channel_ids != self.path.channel_ids:
@@ -169,7 +172,8 @@ class _PathCounts:
         self.is_alone, self.meets, self.is_apart = kind
 
     def read(self, now: Counted) -> None:
-        """What can no longer be known is said to be unknown; it goes on when it can be again."""
+        """Read the counts; those that are not available are marked as not counted until they are
+        again."""
         if not self.is_open or (not self.is_alone and now.now_ns < self.since_ns + SETTLE_NS):
             return
         if not self._read_meetings(now):
@@ -188,7 +192,7 @@ class _PathCounts:
         self.late = max(self.late, late)
 
     def _sums(self, now: Counted) -> tuple[int, int, int, int]:
-        """Delivered, lost, first and late, from somewhere on."""
+        """Return delivered, lost, first and late, as totals from an arbitrary start."""
         if self.is_alone:
             return now.delivered, now.lost, now.delivered, now.late
         meeting = self._receiver if self.is_apart else self._edge
@@ -211,7 +215,7 @@ class _PathCounts:
         )
 
     def _begin(self, now: Counted) -> None:
-        """All that the path is counted by has been read since its grant."""
+        """Start counting: all sources have been read since the grant."""
         self.is_begun = True
         delivered, lost, first, late = self._sums(now)
         self._base = (
@@ -222,7 +226,7 @@ class _PathCounts:
         )
 
     def _read_meetings(self, now: Counted) -> bool:
-        """Whether all source_indices where the path meets others have said what came by it."""
+        """Read all points where the path meets others; return whether all had counts."""
         self.knows_late = not self.meets and (self.is_alone or now.is_own_deadline)
         if self.is_alone:
             return True
@@ -271,41 +275,43 @@ class _PathCounts:
 
 
 def _one_in(counted_every: int, every: int) -> int:
-    """For how many due slots each counted one stands; 0 if some that are counted are not due."""
+    """Return how many due slots each counted one stands for; 0 if some counted slots are not
+    due."""
     return counted_every // every if every and counted_every % every == 0 else 0
 
 
 class PathLedgers:
-    """The paths of one subscription, in the order of its contract and then those it has left."""
+    """Ledgers of one subscription's paths, in the order of its contract and then those it has
+    left."""
 
     def __init__(self) -> None:
         self.granted: tuple[GrantedPath, ...] = ()
         self._paths: dict[tuple[str, ...], _PathCounts] = {}
         self._earlier = PathLedger(EARLIER, is_open=False)
         self.has_news = False
-        """Paths were left, and the cloud has not been told of that."""
+        """True if paths were left since the last report to the cloud."""
 
     @property
     def has_several(self) -> bool:
-        """Whether there is more to tell than of the subscription as a whole."""
+        """True if the paths say more than the subscription as a whole."""
         return len(self._paths) > 1
 
     @property
     def asks_receiver(self) -> bool:
-        """Whether the receiver must tell its paths apart."""
+        """True if the receiver must count by path."""
         return any(
             path_counts.is_apart and path_counts.is_open for path_counts in self._paths.values()
         )
 
     @property
     def asks_edge(self) -> bool:
-        """Whether an edge must tell its paths apart."""
+        """True if an edge must count by path."""
         return any(
             path_counts.meets and path_counts.is_open for path_counts in self._paths.values()
         )
 
     def follow(self, paths: tuple[GrantedPath, ...], now_ns: int) -> None:
-        """The contract has these paths from now on."""
+        """Set the paths of the contract."""
         self.granted = paths
         ends = Counter(path.routers[-1] for path in paths)
         before, self._paths = self._paths, {}
@@ -321,12 +327,12 @@ class PathLedgers:
         self._forget_oldest()
 
     def read(self, now: Counted) -> None:
-        """Take in what has been counted since the last time."""
+        """Read the counts since the last time."""
         for path_counts in self._paths.values():
             path_counts.read(now)
 
     def ledgers(self) -> tuple[PathLedger, ...]:
-        """What is known of each path."""
+        """Return the ledger of each path."""
         return tuple(self._all())
 
     def _all(self) -> Iterator[PathLedger]:
@@ -336,7 +342,7 @@ class PathLedgers:
             yield self._earlier
 
     def _forget_oldest(self) -> None:
-        """Of those that were left, the last in the list is the oldest."""
+        """Sum up the oldest paths beyond the bound; the last in the dict is the oldest."""
         while len(self._paths) > PATHS_TOLD_MAX - 1:
             _, oldest = self._paths.popitem()
             self._earlier = _sum((self._earlier, oldest.ledger()))

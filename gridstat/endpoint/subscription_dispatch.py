@@ -1,7 +1,7 @@
-"""The receiving half of a subscription: from samples to holder, callbacks, streams and batches.
+"""Dispatch of a subscription's events: from samples to holder, callbacks, streams and batches.
 
 Runs on the delivering thread. During a change of period two identifiers stand for one variable,
-each with its own law; an event goes by the law of the identifier that it bears.
+each with its own terms; an event is judged by the terms of its identifier.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ if TYPE_CHECKING:
     from gridstat.endpoint.delivery import Row
     from gridstat.endpoint.failure_reports import FailureReports
     from gridstat.endpoint.mailbox import Mailbox
-    from gridstat.endpoint.options import EventHandlers
+    from gridstat.endpoint.options import EventHandlers, OnEvent
     from gridstat.endpoint.slot_clock import StartTime
     from gridstat.endpoint.tally import Tally
     from gridstat.endpoint.violation import Missed, Terms
     from gridstat.model.status import StatusVariable
 
-    OnEvent: TypeAlias = Callable[[Delivery], object] | Callable[[Delivery, float], object]
-    OnViolation: TypeAlias = Callable[[Violation], object]
     Batch: TypeAlias = tuple[Samples, list[bytes], StatusVariable]
 
 log = logging.getLogger(__name__)
@@ -44,7 +42,7 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 @dataclass(slots=True)
 class _Law:
-    """How the events of one identifier are read, and what is due of them."""
+    """Decoder and terms of the events of one identifier."""
 
     variable: StatusVariable
     decoder: EventDecoder
@@ -53,8 +51,8 @@ class _Law:
 
 
 class SubscriptionDispatch:
-    """Every event of the contract passes once; one that is not due to it (another subscription of
-    this end-point is faster) does not pass."""
+    """Passes every event of the contract once; an event that is not due to it (another subscription
+    of this end-point is faster) is left out."""
 
     def __init__(
         self,
@@ -84,7 +82,7 @@ class SubscriptionDispatch:
     def set_terms(
         self, variable: StatusVariable, terms: Terms | None, tally: Tally, begin: StartTime
     ) -> None:
-        """Events of this variable come under these terms, and are counted here."""
+        """Set the terms and the tally of this variable's events."""
         self._check_extrapolation(variable)
         self._newest_law = _Law(variable, EventDecoder(variable), terms, tally)
         self._laws[variable.variable_id] = self._newest_law
@@ -99,17 +97,17 @@ class SubscriptionDispatch:
             self._watch.renew(terms, begin)
 
     def forget(self, variable_id: int) -> None:
-        """Events of this identifier come no more."""
+        """Stop dispatching events of this identifier."""
         self._laws.pop(variable_id, None)
 
     def pause(self, *, is_paused: bool) -> None:
-        """While modes change nothing is held against the cloud (S1 §4.5)."""
+        """Pause violations while modes change (S1 §4.5)."""
         self._is_paused = is_paused
 
     # What the deliverer calls.
 
     def take(self, batch: Samples, options: list[bytes], arrival: Arrival) -> None:
-        """Events of one variable, in the order of their arrival."""
+        """Dispatch events of one variable, in the order of their arrival."""
         law = self._laws.get(int(batch[0]["variable_id"]))
         if law is None:
             return
@@ -127,7 +125,7 @@ class SubscriptionDispatch:
 
     @property
     def _is_light(self) -> bool:
-        """Whether only the newest value matters."""
+        """True if only the newest value matters."""
         return (
             self._call is None
             and self._watch is None
@@ -137,11 +135,11 @@ class SubscriptionDispatch:
 
     @property
     def next_due_ns(self) -> int | None:
-        """When the next slot is to be judged."""
+        """Time at which the next slot is judged."""
         return None if self._watch is None else self._watch.next_due_ns
 
     def fire(self, arrival: Arrival) -> None:
-        """The time of some slots has passed."""
+        """Judge the slots whose time has passed."""
         if self._watch is None:
             return
         for missed in self._watch.overdue(arrival.steady_ns):
@@ -156,9 +154,9 @@ class SubscriptionDispatch:
                 self._push(made_up, arrival)
 
     def hold(self, row: Row, options: bytes) -> bool:
-        """An edge router's newest event, kept for us: it fills the holder and calls nobody.
+        """Fill the holder with an event that an edge router had cached; call no handler.
 
-        What is not due to this contract is better than nothing, and no better than what came.
+        An event that is not due to this contract is used only if none has come.
         """
         law = self._laws.get(row[2])
         if law is None or not (self.holder.newest is None or _is_due(row[0], law.terms)):
@@ -173,7 +171,7 @@ class SubscriptionDispatch:
             self._note_point(found)
         return is_news
 
-    # The way of one event.
+    # One event.
 
     def _pass(self, law: _Law, row: Row, options: bytes, arrival: Arrival) -> None:
         created_ns, received_ns = row[0], row[1]
@@ -186,7 +184,7 @@ class SubscriptionDispatch:
         self.holder.put(delivery, arrival.arrived_ns(received_ns))
         is_good = delivery.time_quality is TimeQuality.GOOD
         age_ns = arrival.age_ns(created_ns, received_ns) if is_good else 0
-        # The last events under an old period are not held against the new one.
+        # The last events of an old period are not judged by the new one.
         if self._watch is not None and terms is not None and law is self._newest_law:
             is_open = self._watch.saw(created_ns, arrival.arrived_ns(received_ns), age_ns)
             if is_open and age_ns > terms.latency_ns and self._handlers.extrapolate is None:
@@ -268,7 +266,7 @@ def _is_due(created_ns: int, terms: Terms | None) -> bool:
 
 
 def _with_delay(callback: OnEvent) -> Callable[[Delivery], object]:
-    """A callback of two parameters also hears the delay in microseconds (S0 A.30)."""
+    """Return the callback; one of two parameters also gets the delay in microseconds (S0 A.30)."""
     try:
         parameters = inspect.signature(callback).parameters.values()
     except (TypeError, ValueError):

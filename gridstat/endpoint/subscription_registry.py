@@ -58,17 +58,17 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import Notice, Outcome
 
 RETIRE_AFTER_NS: Final = 2_000_000_000
-"""How long after a change of period the old identifier may still bring events."""
+"""Time after a change of period for which the old identifier may still bring events."""
 ORPHANS_MAX: Final = 1_024
 NO_MATCH_AFTER_NS: Final = 2_000_000_000
-"""How long a pattern may be without a match before that is said: a match comes with its paths."""
+"""Time after which a pattern without a match is logged: a match comes only with its paths."""
 
 log = logging.getLogger(__name__)
 
 
 class SubscriptionRegistry:
-    """Subscriptions by the cloud's number and by our label; both lead to the same object, which
-    keeps its identity ignore_outcomes the cloud forgets and grants again."""
+    """Subscriptions by the cloud's number and by our label; both refer to the same object, which
+    stays the same when the cloud forgets it and grants it again."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class SubscriptionRegistry:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is none."""
+        """True if there is none."""
         return not (self._by_id or self._by_label)
 
     @property
@@ -104,10 +104,10 @@ class SubscriptionRegistry:
         """Events that slow readers have lost."""
         return self._dropped_before + sum(each.dropped for each in tuple(self._by_id.values()))
 
-    # What the application asks.
+    # Requests of the application.
 
     def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Subscription | GridStatError]:
-        """Ask for contracts, many in one request; each has an answer of its own, in spec."""
+        """Request contracts, many in one message; each has its own answer, in order."""
         found: list[Subscription | GridStatError] = []
         try:
             for at in range(0, len(specs), MANY_MAX):
@@ -121,7 +121,7 @@ class SubscriptionRegistry:
     def subscribe_later(
         self, specs: Sequence[SubscriptionSpec]
     ) -> Future[list[Subscription | GridStatError]]:
-        """Ask in one request, without waiting for the answers."""
+        """Request contracts in one message, without waiting for the answers."""
         labels = [f"s{next(self._number)}" for _ in specs]
         requests = tuple(_request(spec, label) for spec, label in zip(specs, labels, strict=True))
 
@@ -140,7 +140,7 @@ class SubscriptionRegistry:
     def subscribe_pattern(
         self, spec: SubscriptionSpec, on_match: Callable[[Subscription], object] | None
     ) -> PatternSubscription:
-        """Ask for all that a pattern stands for."""
+        """Subscribe to all variables of a pattern."""
         label = f"p{next(self._number)}"
         pattern = PatternSubscription(self, spec.name, label, on_match)
 
@@ -193,7 +193,7 @@ class SubscriptionRegistry:
         ]
 
     def end_pattern(self, pattern: PatternSubscription) -> None:
-        """End a pattern and all that it has caught."""
+        """End a pattern and all its subscriptions."""
         self._end_pattern(pattern).result()
 
     def _end_pattern(self, pattern: PatternSubscription) -> Future[None]:
@@ -212,7 +212,7 @@ class SubscriptionRegistry:
         self._client.ask(Unsubscribe(), raise_refusals).result()
 
     def end(self) -> None:
-        """Nothing more comes to any of them."""
+        """End all subscriptions and patterns here."""
         with self._lock:
             patterns = tuple(self._patterns.values())
             self._patterns.clear()
@@ -225,11 +225,11 @@ class SubscriptionRegistry:
         self._specs.clear()
 
     def ledger(self, subscription: Subscription) -> Ledger:
-        """What came of a contract so far."""
+        """Return the ledger of a contract so far."""
         return self._expected.ledger(subscription)
 
     def report(self) -> None:
-        """Notify the cloud the ledgers of all that got anything; nobody waits for the answer."""
+        """Report all non-empty ledgers to the cloud; the answers are ignored."""
         held = sorted(self._by_id.items())
         impaired = tuple(number for number, each in held if each.contract.paths_down)[:MANY_MAX]
         for some in self._expected.reports(held):
@@ -238,10 +238,10 @@ class SubscriptionRegistry:
         if impaired:
             self._client.ask(ReportLedger(entries=(), impaired=impaired), ignore_outcomes)
 
-    # What the cloud says, on the session's thread.
+    # Notices of the cloud, on the session's thread.
 
     def notice_received(self, notice: Notice, newest: tuple[bytes, ...]) -> None:
-        """A notice; it may come twice, once by each edge, and means the same then."""
+        """Handle a notice; it may come twice, once by each edge, with the same effect."""
         match notice:
             case Matched():
                 self._matched(notice, newest)
@@ -278,7 +278,7 @@ class SubscriptionRegistry:
             return
         if any(notice.order):
             if notice.order <= subscription.notice_order:
-                return  # By the other edge, or repeated: it is known, or out of date.
+                return  # Repeated, or from the other edge: known or outdated.
             subscription.notice_order = notice.order
         before = subscription.contract
         subscription.replace_contract(notice.granted)
@@ -286,16 +286,16 @@ class SubscriptionRegistry:
         self._notifier.contract_changed(subscription, before, subscription.granted_contract)
 
     def registrations_lost(self) -> None:
-        """The cloud has forgotten all of them; each is granted again, or refused for now."""
+        """Report all subscriptions as purged; each is granted again, or refused for now."""
         for subscription in tuple(self._by_id.values()):
             self._notifier.subscription_purged(subscription, FORGOTTEN, CODE_PURGED, is_over=False)
 
     def followers(self) -> list[ChangeFollowers]:
-        """Who follows the changes of each subscription."""
+        """Return the followers of each subscription."""
         return [each.followers for each in tuple(self._by_id.values())]
 
     def restored(self, event: SubscriptionRestored) -> None:
-        """The cloud had forgotten one of ours, and grants it again or not yet."""
+        """Handle the restoration, or refusal, of a subscription that the cloud had forgotten."""
         held = self._by_label.get(event.label)
         if isinstance(held, Subscription):
             self._regrant(held, event.outcome)
@@ -306,7 +306,7 @@ class SubscriptionRegistry:
             self._hold_pattern(held, event.outcome)
 
     def set_modes(self, modes: int, next_modes: int = 0) -> None:
-        """Other modes are active, or about to be: contracts are judged by them from now on."""
+        """Set the active and the next modes, by which contracts are judged from now on."""
         has_changed = modes != self.modes
         self.modes, self.next_modes = modes, next_modes
         is_changing = next_modes not in (0, modes)
@@ -384,7 +384,7 @@ class SubscriptionRegistry:
             return
         pattern = self._patterns.get(notice.pattern_id)
         if pattern is None:
-            # By the other edge it may be ahead of the pattern's own answer.
+            # Through the other edge the match may come before the pattern's own answer.
             with self._lock:
                 if len(self._orphans) < ORPHANS_MAX:
                     self._orphans.setdefault(notice.pattern_id, []).append((notice, newest))
@@ -436,14 +436,14 @@ class SubscriptionRegistry:
         subscription.end(code)
 
     def _hold_newest(self, newest: tuple[bytes, ...]) -> None:
-        """Events that an edge router had kept fill the holders that are still empty."""
+        """Fill the holders that are still empty with events that an edge router had cached."""
         for variable_id, row, options in _cached_events(newest, self._clock.posix_ns()):
             for taker in self._deliverer.takers(variable_id):
                 taker.hold(row, options)
 
 
 def _cached_events(newest: tuple[bytes, ...], received_ns: int) -> Iterator[tuple[int, Row, bytes]]:
-    """Of each event the identifier, the row and the options; what is no event is left out."""
+    """Yield identifier, row and options of each event; malformed ones are left out."""
     for raw in newest:
         try:
             views = list(walk_events(raw))

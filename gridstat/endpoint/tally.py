@@ -1,8 +1,8 @@
-"""Counts what came of one subscription's contract under one identifier, slot by slot.
+"""Counts of one subscription's contract under one identifier, slot by slot.
 
-A due slot is open until its event comes or its window closes: its latency and a settling time
-after it was due, by the steady clock. Then it is lost for good, so that no counter ever falls; an
-event that comes later still is only `recovered`. Expected = delivered + lost, at any time.
+A due slot is open until its event comes or its window closes: its latency and a settling time after
+it was due, by the steady clock. Then it is lost for good, so that no counter ever falls; an event
+that comes later still is only `recovered`. At any time expected = delivered + lost.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from gridstat.model.rate_law import Period
 
 SETTLE_NS: Final = 1_000_000_000
-"""An event that comes so long after its latency has passed finds its slot closed."""
+"""Time after its latency at which a slot closes."""
 OPEN_SLOTS_MAX: Final = 4_096
-"""Slots passed over that may yet come; of more the oldest are lost at once."""
+"""Skipped slots that may still come; of more the oldest are lost at once."""
 NEVER_NS: Final = 2**64
 _NO_SLOTS: Final[list[int]] = []
 FREE_SLOTS: Final = 256
-"""Slots before the first event that count if they come, and are not missed if not."""
+"""Slots before the first event that count if they come, and are not lost if they do not."""
 SERIAL_EVENTS_MAX: Final = 24
 """Events of a batch up to which counting one by one is faster than by columns."""
 INT64_MAX: Final = 2**63 - 1
@@ -47,7 +47,7 @@ WAITING_BATCHES_MAX: Final = 64
 
 
 class Tally:
-    """Counted on the delivering thread, read by any.
+    """Counts on the delivering thread; any thread may read.
 
     Until the first event comes slots are counted by time alone; the first begins the exact count,
     unless it is known from which stamp on the events were promised.
@@ -71,7 +71,7 @@ class Tally:
     def due(
         self, batch: Samples, options: list[bytes], arrival: Arrival
     ) -> tuple[Samples, list[bytes]]:
-        """Only the events that are due, each counted; all are first copies."""
+        """Count the events that are due and return them; all are first copies."""
         terms = self._terms
         slots = _NO_SLOTS
         if len(batch) == 1:
@@ -88,21 +88,21 @@ class Tally:
         return batch, options
 
     def ledger(self, now_ns: int) -> Ledger:
-        """The counts, all events that arrived before `now_ns` having been counted."""
+        """Return the counts, given that all events that arrived before `now_ns` were counted."""
         with self._lock:
             if self._terms is not None:
                 self._close(self._terms, now_ns)
             return self._ledger()
 
     def limit(self, until_ns: int) -> None:
-        """Nothing stamped `until_ns` or later is promised under this identifier."""
+        """Expect no event stamped `until_ns` or later under this identifier."""
         with self._lock:
             if self._terms is not None:
                 terms = self._terms
                 self._until = slot_of(until_ns, terms.period, terms.phase_ns)
 
     def renew(self, terms: Terms | None, latency_ns: int, begin: StartTime) -> None:
-        """Other terms hold from now on; what was promised before is still owed."""
+        """Set other terms from now on; slots promised before are still expected."""
         with self._lock:
             before, self._terms = self._terms, terms
             self._latency_ns, self._untimely_bits = latency_ns, _untimely_bits(latency_ns)
@@ -116,7 +116,7 @@ class Tally:
                 self._align(before, terms, begin.at_ns)
 
     def finish(self, now_ns: int) -> Ledger:
-        """Nothing more comes: what was passed over is lost, what was not yet due is not."""
+        """End the count: skipped slots are lost, slots not yet due are not."""
         with self._lock:
             if self._terms is not None:
                 self._close(self._terms, now_ns)
@@ -130,7 +130,7 @@ class Tally:
     def _due_one(
         self, batch: Samples, options: list[bytes], arrival: Arrival
     ) -> tuple[Samples, list[bytes]]:
-        """The ordinary batch, without the price of columns."""
+        """Count a batch of one event, without the cost of columns."""
         ((created_ns, received_ns, _, _, flags, _, _),) = batch.tolist()
         slot, terms = 0, self._terms
         if terms is not None:
@@ -145,7 +145,7 @@ class Tally:
     # With the lock held.
 
     def _count_some(self, batch: Samples, slots: list[int], arrival: Arrival) -> None:
-        """As many at once as possible: what is in the way of some costs the others little."""
+        """Count as many events at once as possible; halve the batch where that fails."""
         if self._terms is None or len(batch) <= SERIAL_EVENTS_MAX:
             self._count_each(batch, slots, arrival)
         elif not self._count_row(batch, slots, arrival):
@@ -154,7 +154,8 @@ class Tally:
             self._count_some(batch[half:], slots[half:], arrival)
 
     def _count_row(self, batch: Samples, slots: list[int], arrival: Arrival) -> bool:
-        """Count many at once, if they come one after the other, in time, and nothing closes."""
+        """Count many events at once, if they are consecutive and in time, and no slot closes; else
+        return False."""
         terms, count = self._terms, len(batch)
         if terms is None or not self._clock.is_set:
             return False
@@ -189,7 +190,8 @@ class Tally:
             self._count(slot, arrival.arrived_ns(received_ns), age_ns)
 
     def _count(self, slot: int, arrived_ns: int, age_ns: int | None) -> None:
-        """The first copy of a due event; its age at arrival is None if its stamp is not good."""
+        """Count the first copy of a due event; its age at arrival is None if its stamp is not
+        good."""
         terms = self._terms
         if terms is not None:
             if slot == self._next and arrived_ns < self._close_ns and self._clock.is_set:
@@ -221,7 +223,7 @@ class Tally:
         self._mark()
 
     def _place(self, terms: Terms, slot: int, arrived_ns: int) -> bool:
-        """Whether the slot is delivered; if not it was closed before."""
+        """Place the slot; return False if it was closed before."""
         self._close(terms, arrived_ns)
         if not self._clock.is_set:
             self._place_first(terms, slot, arrived_ns)
@@ -243,7 +245,7 @@ class Tally:
 
     def _advance(self, terms: Terms, slot: int, arrived_ns: int) -> None:
         if self._clock.is_ahead(slot, arrived_ns, terms.latency_ns):
-            # What the publisher's clock has skipped was never promised; what time has passed was.
+            # Slots that the publisher's clock has skipped were not promised; those of passed time were.
             skipped = (self._clock.newest_due(arrived_ns) - self._next) // terms.every
             self._lose_open()
             self._lose(self._next, max(0, skipped))
@@ -255,7 +257,7 @@ class Tally:
         self._newest_ns = arrived_ns
 
     def _pass_over(self, every: int, slot: int) -> None:
-        """All due slots up to this one stay open for a while."""
+        """Keep all due slots up to this one open for a while."""
         too_many = len(self._open) + (slot - self._next) // every - OPEN_SLOTS_MAX
         for _ in range(min(max(0, too_many), len(self._open))):
             self._lose_oldest()
@@ -278,7 +280,7 @@ class Tally:
         self._clock.restart(slot, arrived_ns)
 
     def _align(self, before: Terms, terms: Terms, now_ns: int) -> None:
-        """The same slots, but other ones of them are due."""
+        """Change the divisor of due slots; the slots themselves stay the same."""
         both = lcm(before.every, terms.every)
         first = _up_to_multiple(self._next, both)
         self._open = {slot: None for slot in self._open if slot % terms.every == 0}
@@ -308,7 +310,7 @@ class Tally:
         self._mark()
 
     def _mark(self) -> None:
-        """When the next slot closes; a lower bound is enough."""
+        """Set when the next slot closes; a lower bound is enough."""
         oldest = min(next(iter(self._open), self._next), self._next)
         self._close_ns = self._clock.due_ns(oldest) + self._latency_ns + SETTLE_NS
 
@@ -342,8 +344,11 @@ class Tally:
 
 
 class LatencyCounts:
-    """Counted under the tally's lock. `by_bits` has a place for every length in bits, so that one
-    event costs one addition, and no comparison with the last bucket."""
+    """Latencies of one tally by the law of `model/latency_histogram.py`.
+
+    Counted under the tally's lock. `by_bits` has an entry for every length in bits, so that one
+    event costs one addition, and no comparison with the last bucket.
+    """
 
     __slots__ = ("_waiting", "by_bits")
 
@@ -352,13 +357,13 @@ class LatencyCounts:
         self._waiting: list[NDArray[np.int64]] = []
 
     def add_many(self, ages_ns: NDArray[np.int64]) -> None:
-        """Count a whole batch, soon."""
+        """Count a whole batch, later together with others."""
         self._waiting.append(ages_ns)
         if len(self._waiting) >= WAITING_BATCHES_MAX:
             self._count_waiting()
 
     def counts(self) -> tuple[int, ...]:
-        """By buckets, without the empty ones at the end."""
+        """Return the counts by bucket, without the empty ones at the end."""
         if self._waiting:
             self._count_waiting()
         counts = [*self.by_bits[: BUCKETS - 1], sum(self.by_bits[BUCKETS - 1 :])]
@@ -377,8 +382,12 @@ class LatencyCounts:
 
 
 class LossRuns:
-    """`slots_max` slots were lost in a row, up to the slot due at `ended_ns`, which was not one of
-    them or is not known yet."""
+    """Worst gap of a contract: the longest run of consecutive due slots that were lost.
+
+    Of the newest hour that has a gap, by the slots' own times: a reader that reads often enough has
+    the worst gap of every hour, and an old gap does not hide later ones. `slots_max` slots were
+    lost in a row, up to the slot due at `ended_ns`, which was not lost or is not known yet.
+    """
 
     __slots__ = ("_after", "_every", "_ns", "_per", "_phase_ns", "_slots", "ended_ns", "slots_max")
 
@@ -389,13 +398,13 @@ class LossRuns:
         self._slots = 0
 
     def renew(self, terms: Terms) -> None:
-        """Slots are those of these terms from now on; no run goes on across the change."""
+        """Use the slots of these terms from now on; no run continues across the change."""
         self._ns, self._per = terms.period.seconds * NS_PER_S, terms.period.per_seconds
         self._phase_ns, self._every = terms.phase_ns, terms.every
         self._after = None
 
     def add(self, first: int, count: int = 1) -> None:
-        """So many due slots in a row are lost; they come in their order."""
+        """Add `count` consecutive lost slots; calls come in the order of slots."""
         self._slots = self._slots + count if first == self._after else count
         self._after = first + count * self._every
         ended_ns = self._phase_ns + self._after * self._ns // self._per
@@ -404,7 +413,10 @@ class LossRuns:
 
 
 def slots_of(created_ns: NDArray[np.uint64], period: Period, phase_ns: int) -> list[int]:
-    """Each event's slot; in 64 bits where that is enough, and exact in any case."""
+    """Return each event's slot by the law of `model/rate_law.py`, for a column of stamps.
+
+    Computed in 64 bits where that is enough, and exact in any case.
+    """
     if len(created_ns) <= SERIAL_EVENTS_MAX:
         return [slot_of(each, period, phase_ns) for each in created_ns.tolist()]
     whole_ns = period.seconds * NS_PER_S
@@ -423,8 +435,9 @@ def slots_of(created_ns: NDArray[np.uint64], period: Period, phase_ns: int) -> l
 
 
 def _untimely_bits(latency_ns: int) -> int:
-    """Nobody promises a latency of what is registered as replayed: where one is promised, an event
-    that claims to be replayed is judged like any other."""
+    """Return the flags of events without a meaningful latency. No latency is promised for variables
+    registered as replayed: where one is promised, an event that claims to be replayed is judged
+    like any other."""
     return TIME_QUALITY_BITS if latency_ns else UNTIMELY_BITS
 
 

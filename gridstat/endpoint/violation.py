@@ -1,8 +1,8 @@
-"""QoS violations: which event of a contract is late or missing, each told once (S0 A25).
+"""QoS violations: late and missing events of a contract, each reported once (S0 A25).
 
 The next event is expected one interval after the last one, or after the contract began, and is
-missing when the latency has passed as well. All instants are of the steady clock, so a wall clock
-that is set makes nothing late; a publisher's clock that is set is followed.
+missing when the latency has passed as well. All times are of the steady clock, so setting a wall
+clock makes nothing late; a publisher's clock that is set is followed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MISSED_MAX: Final = 256
 
 
 class Reason(Enum):
-    """What is wrong with an event."""
+    """Kind of a violation."""
 
     LATE = "late"
     MISSING = "missing"
@@ -56,7 +56,7 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a contract promises in the active modes: every n-th slot within a latency."""
+    """Terms of a contract in the active modes: every n-th slot within a latency."""
 
     period: Period
     phase_ns: int
@@ -75,7 +75,7 @@ class _Anchor:
 
 
 class SlotWatch:
-    """Every due slot behind the beginning is judged once: seen in time, or missed."""
+    """Judges every due slot after the start once: seen in time, or missed."""
 
     def __init__(self, terms: Terms, begin: StartTime) -> None:
         self._seen: set[int] = set()
@@ -84,11 +84,11 @@ class SlotWatch:
 
     @property
     def next_due_ns(self) -> int:
-        """When the next slot is to be judged."""
+        """Time at which the next slot is judged."""
         return self._deadline_ns(self._next_slot)
 
     def saw(self, created_ns: int, arrived_ns: int, age_ns: int) -> bool:
-        """An event has come, so old at its arrival; whether its slot is still unjudged."""
+        """Note an event and its age at arrival; return whether its slot is not judged yet."""
         terms = self._terms
         slot = slot_of(created_ns, terms.period, terms.phase_ns)
         found = _Anchor(slot, created_ns, arrived_ns - max(0, age_ns), arrived_ns)
@@ -109,7 +109,7 @@ class SlotWatch:
         return True
 
     def overdue(self, now_ns: int) -> list[Missed]:
-        """The slots whose time has passed and that nobody saw, oldest first."""
+        """Return the slots whose time has passed without an event, oldest first."""
         self._skip(now_ns)
         missed = []
         while self._deadline_ns(self._next_slot) <= now_ns:
@@ -121,7 +121,7 @@ class SlotWatch:
         return missed
 
     def restart(self, terms: Terms, begin: StartTime) -> None:
-        """Other terms hold: the first slot is due one interval after they began."""
+        """Restart with other terms: the first slot is due one interval after they began."""
         slot = slot_of(begin.stamp_ns, terms.period, terms.phase_ns)
         self._terms = terms
         self._clock = SlotClock(terms.period)
@@ -131,7 +131,8 @@ class SlotWatch:
         self._seen.clear()
 
     def renew(self, terms: Terms, begin: StartTime) -> None:
-        """The same, but what is known of the publisher's slots is kept if they stay."""
+        """Set other terms, but keep the estimate of the publisher's slots if these stay the
+        same."""
         before, anchor, clock, due = self._terms, self._anchor, self._clock, self._next_slot
         self.restart(terms, begin)
         if clock.is_set and (before.period, before.phase_ns) == (terms.period, terms.phase_ns):
@@ -141,8 +142,8 @@ class SlotWatch:
             self._next_slot = -(-due // terms.every) * terms.every
 
     def _is_restarted(self, found: _Anchor) -> bool:
-        """Whether the publisher counts its slots otherwise than we thought: its clock was set, or
-        it is the first event, and our own clock does not agree with its stamp."""
+        """Return whether the publisher's slots differ from the estimate: its clock was set, or it
+        is the first event, and our own clock does not agree with its stamp."""
         if not self._clock.is_set:
             ours_ns = self._anchor.at_ns + self._distance_ns(found.slot)
             allowed_ns = self._terms.latency_ns + self._terms.period.period_ns
@@ -161,7 +162,7 @@ class SlotWatch:
         self._anchor = found
 
     def _skip(self, now_ns: int) -> None:
-        """After a pause beyond all bounds, judge only the newest slots."""
+        """Judge only the newest slots after a very long pause."""
         behind_ns = now_ns - self._deadline_ns(self._next_slot)
         step_ns = self._terms.period.period_ns * self._terms.every
         too_many = int(behind_ns // step_ns) - MISSED_MAX
