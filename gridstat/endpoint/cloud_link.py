@@ -230,7 +230,8 @@ class CloudLink:
             parts.callback(self._session.close)
             if self._flooded is not None:
                 parts.callback(self._flooded.end)
-            self.notifier.followers.end()  # The application closes the connection and needs no notice of it.
+            # The application closes the connection itself and needs no notice of it.
+            self.notifier.followers.end()
             self.subscriptions.end()
             self.publications.end()
             if self._attached:

@@ -277,7 +277,7 @@ class EndPointSession:
             return self._attach_answered(edge, outcomes, now_ns)
         request = self._requests.answered(answer.request_id, outcomes)
         if request is None:
-            # A repeated answer, since the request was sent twice. A grant of an unknown contract is undone.
+            # A repeated answer to a repeated request; a grant of an unknown contract is undone.
             self._undo(self._registrations.unknown(outcomes))
             return self._flush(now_ns)
         if self._is_forgotten(request, outcomes):
@@ -338,7 +338,7 @@ class EndPointSession:
         edge.is_attached = self._was_attached = True
         instructions: list[SessionInstruction] = [EdgeAttached(edge.name, outcome)]
         if has_lost:
-            # Before `EdgeAttached`: after it, events would count as sent for registered publications.
+            # Before `EdgeAttached`: after it, publications would count as registered.
             instructions.insert(0, RegistrationsLost(outcome.code))
             instructions.append(Note("registrations_lost", (("edge", edge.name),)))
             self._registrations.forget_all()

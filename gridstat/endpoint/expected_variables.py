@@ -374,7 +374,7 @@ class ExpectedVariables:
 
     def _with_copies(self, expectation: _Expectation, ledger: Ledger) -> Ledger:
         counted = self._receiver.variable_counters(expectation.variable.variable_id)
-        # A slot that found the ring full is missing like any other; aperiodic events are counted here.
+        # A slot that found the ring full is missing like any other; only aperiodic ones count.
         unread = 0 if expectation.terms is not None else counted["ring_full"] - expectation.unread
         copies = zip_longest(counted["copies"], expectation.copies, fillvalue=0)
         return ledger + Ledger(

@@ -68,7 +68,7 @@ class OutgoingChannels:
                 before.outcome, before.is_up = outcome, True
                 return
             sender = self._open(outcome)
-            # The other senders restart as well: copies are matched by sequence, which each sender counts.
+            # The other senders restart as well: copies are matched by the senders' sequences.
             for name, channel in self._channels.items():
                 if name != edge:
                     counter = channel.sender.counter

@@ -245,7 +245,7 @@ class Tally:
 
     def _advance(self, terms: Terms, slot: int, arrived_ns: int) -> None:
         if self._clock.is_ahead(slot, arrived_ns, terms.latency_ns):
-            # Slots that the publisher's clock has skipped were not promised; those of passed time were.
+            # Slots that the publisher's clock skipped were not promised; those of real time were.
             skipped = (self._clock.newest_due(arrived_ns) - self._next) // terms.every
             self._lose_open()
             self._lose(self._next, max(0, skipped))
