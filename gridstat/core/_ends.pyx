@@ -396,7 +396,7 @@ cdef class Receiver:
         if self.is_closed:
             return
         self.is_closed = True
-        self.listening.stop()  # Also wakes whoever waits in `read`.
+        self.listening.stop()  # Also wakes a reader that waits in `read`.
         while self.waiting and not gs_receiver_is_foreign(self.receiver):
             time.sleep(0.001)
         gs_receiver_shut(self.receiver)

@@ -93,7 +93,7 @@ class ReferenceCore:
         self._quiet_ns = self._listening_ns = 0
         self._sockets: Sockets | None = None
 
-    # What the management plane says.
+    # Changes by the management plane.
 
     @property
     def modes(self) -> int:
@@ -183,7 +183,7 @@ class ReferenceCore:
             seen = SlotWindow(row.period)
         return Entry(row, seen, newest, _copies_of(row, None))
 
-    # The walk of an event.
+    # The path of an event.
 
     def inject(self, datagram: bytes, *, port: int = PORT_DATA, now_ns: int) -> None:
         """Take one datagram as if received now, and send all that follows from it."""
@@ -317,7 +317,7 @@ class ReferenceCore:
             ):
                 yield channel, CLASS_ALERT if row.is_urgent else route.priority
 
-    # What the management plane asks.
+    # Queries of the management plane.
 
     def take_output(self, channel_id: int) -> list[tuple[int, bytes]]:
         """The datagrams sent on a memory channel since the last call, each with its port."""
@@ -367,12 +367,12 @@ class ReferenceCore:
     # As a router of its own.
 
     def listen(self, host: str, data_port: int = 0, urgent_port: int = 0) -> tuple[int, int]:
-        """Bind both ports (0: any free one) and say which they are."""
+        """Bind both ports (0: any free one) and return them."""
         self._sockets = Sockets(host, data_port, urgent_port)
         return self._sockets.ports
 
     def run(self, stop: Callable[[], bool], *, clock_ns: Callable[[], int]) -> None:
-        """Forward one datagram at a time until `stop` says so."""
+        """Forward one datagram at a time until `stop` returns True."""
         assert self._sockets is not None, "listen comes before run"
         while not stop():
             received = self._sockets.receive()

@@ -186,7 +186,7 @@ class PackedEgress:
         self._runs = {PORT_URGENT: Run(), PORT_DATA: Run()}
 
     def append(self, outgoing: Outgoing, traffic_class: int) -> None:
-        del traffic_class  # Without a queue nobody waits, so nobody overtakes.
+        del traffic_class  # Without a queue no event overtakes another.
         event, port = outgoing.event, outgoing.port
         self.writer.counters["due"] += 1
         if HEADER.size + len(event) > self.writer.spec.mtu_bytes:

@@ -83,7 +83,7 @@ class SlotWindow:
     def offer(
         self, slot: int, *, is_publisher: bool, now_ns: int, is_replayed: bool = False
     ) -> Refusal | None:
-        """Take the event's slot, or say why not; a replayed stream goes ahead as it likes."""
+        """Take the event's slot, or return why not; a replayed stream may jump ahead."""
         refusal = self._place(
             slot, is_publisher=is_publisher, now_ns=now_ns, is_replayed=is_replayed
         )
@@ -183,9 +183,9 @@ class ArrivalRing:
         interval_ns_min: int,
         is_burst: bool = False,
     ) -> Refusal | None:
-        """Take the event, or say why not; an `interval_ns_min` of 0 is not policed.
+        """Take the event, or return why not; an `interval_ns_min` of 0 is not policed.
 
-        Stamps may be chosen and arrivals may jitter: each alone forgives too much, or too little.
+        A sender can choose its stamps, and arrivals jitter: each test alone would not suffice.
         """
         for known in self.arrivals:
             is_same = known.created_ns == arrival.created_ns and known.sequence == arrival.sequence

@@ -1,6 +1,6 @@
 """Rows, channels and limits that the management plane passes to the core, as plain values.
 
-A row says everything the event path may know of one variable; the compiled core and the reference
+A row holds all that the event path knows of one variable; the compiled core and the reference
 both turn rows into their own tables, so these values are the contract between the two.
 """
 
@@ -28,7 +28,7 @@ PORT_URGENT = 1
 DIVISORS_MAX = 64
 """Distinct divisors of one variable over all its channels."""
 ROUTE_TERMS_MAX = 64
-"""Terms of one route: more than one a mode says nothing new."""
+"""Terms of one route: more than one a mode add nothing."""
 ROW_FLOODS_MAX = 64
 MTU_BYTES_MIN = 64
 MTU_BYTES_MAX = 9_000

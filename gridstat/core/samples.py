@@ -46,7 +46,7 @@ class VariableCounters(TypedDict):
     """First copies whose stamp is not good enough to say whether they were late."""
     missing: int
     """Due slots passed over, less those that came after all; a jump beyond the window of 256 slots
-    begins another span, for it says nothing of how much time has passed."""
+    begins another span, because it does not show how much time has passed."""
     extra: int
     """First copies of slots that are not due, which are handed out all the same."""
     ring_full: int

@@ -1,8 +1,8 @@
 """Real-time priority for the threads of the event path, where the process may have it.
 
 A thread that waits for the processor behind a program of ordinary priority waits for milliseconds;
-one of real-time priority does not. Who may have it is the system's to say (CAP_SYS_NICE, or
-RLIMIT_RTPRIO), so it is tried, for a moment, on the thread that asks.
+one of real-time priority does not. The system decides who may have it (CAP_SYS_NICE, or
+RLIMIT_RTPRIO), so it is tried, for a moment, on the calling thread.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Group:
         self._keeper = keeper
         self._deliverer = deliverer
         self._sets = sets
-        self._wishes = options
+        self._options = options
         self._members: dict[str, Subscription] = {}
         self._callbacks: tuple[Callable[[GroupSet], object], ...] = ()
         self._lock = threading.Lock()
@@ -186,7 +186,7 @@ class Group:
         variable = self._variable(name)
         spec = SubscriptionSpec(
             name=name,
-            qos=self._wishes.of_member(options),
+            qos=self._options.of_member(options),
             value_type=variable.value_type,
             handlers=EventHandlers(hook=partial(self._hook, name)),
         )
@@ -263,7 +263,7 @@ class Group:
         age_ns = arrival.age_ns(delivery.created_ns, delivery.received_ns) if is_good else 0
         self._follow(name)
         with self._lock:
-            self._sets.set_modes(self._wishes.modes())
+            self._sets.set_modes(self._options.modes())
             found = self._sets.take(
                 name, delivery, arrival.arrived_ns(delivery.received_ns), age_ns
             )

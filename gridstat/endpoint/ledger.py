@@ -1,7 +1,7 @@
 """The ledger of one subscription: counts of what its contract promised and what was delivered.
 
 Every due slot whose window is closed is expected; expected = delivered + lost, and none of the
-counts ever falls, so that they can be summed up and compared by whoever watches.
+counts ever falls, so that they can be summed up and compared by monitoring.
 """
 
 from __future__ import annotations

@@ -126,8 +126,8 @@ class SubscriptionSpec:
 def qos(**options: Unpack[QosOptions]) -> QosRequest:
     """A quality of service: `qos(rate=10, latency_ms=50, redundancy=2)`.
 
-    How often is said as `rate` (events a second), `interval` (an exact `Period`) or `every` (each
-    n-th slot). A `preset` sets what is not said: `qos(preset="wide-area", rate=30)`.
+    The interval is given as `rate` (events a second), `interval` (an exact `Period`) or `every`
+    (each n-th slot). A `preset` sets all other options: `qos(preset="wide-area", rate=30)`.
     """
     return qos_from(preset(options["preset"]) if "preset" in options else QosRequest(), options)
 

@@ -37,8 +37,8 @@ class PathLedger:
     """Counts of one path since it became one of the contract's: expected = delivered + lost.
 
     `first` were here before all others. `late` copies, first or not, took longer than the latency
-    of the grant; None where nobody knows. Without `is_counted` nobody can tell the paths apart now,
-    and the counts say nothing; without `is_open` the contract has left the path. At times only
+    of the grant; None where unknown. Without `is_counted` the paths cannot be distinguished now,
+    and the counts mean nothing; without `is_open` the contract has left the path. At times only
     one in `one_in` due slots was looked at, and stands for so many.
     """
 

@@ -217,7 +217,7 @@ class Publication:
         self._registrar.change_period(self, period, whole_number("phase_ns", phase_ns))
 
     def unpublish(self) -> None:
-        """Withdraw it; its subscribers are told: `voltage.unpublish()`."""
+        """Withdraw it; its subscribers are notified: `voltage.unpublish()`."""
         if not self._is_over:
             self._is_over = True
             self._registrar.unpublish(self)

@@ -88,7 +88,7 @@ class Receiver:
 
         `receiver.expect(12, Period(1, 30))` for thirty a second; None stands for aperiodic. What is
         counted of it goes by `every` and `deadline_ns` (0: none is late); with other ones for a
-        known variable the counting begins anew, while no copy of an earlier event passes again.
+        known variable the counts restart, while no copy of an earlier event passes again.
         """
         self._end.expect(variable_id, period, phase_ns, every=every, deadline_ns=deadline_ns)
 

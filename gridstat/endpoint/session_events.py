@@ -33,7 +33,7 @@ class EndPoint:
 
     `incarnation` and `first_request_id` are new with every process; the identifiers of requests
     must grow from one process to the next, so they start from the wall clock in nanoseconds.
-    `hosts` says under which address each edge reaches us; no ports, no events.
+    `hosts` has the address under which each edge reaches us; without ports no events come.
     """
 
     name: str

@@ -80,7 +80,7 @@ class Subscription:
         voltage = grid.subscribe("c1/north/pmu-1/voltage", qos=gridstat.qos(rate=10))
         print(voltage.value)
 
-    Reading is free of locks: `value` and the like tell of the newest event by its stamp. To read
+    Reading is free of locks: `value` and the like are of the newest event by its stamp. To read
     several that belong together, take `newest` once.
     """
 

@@ -59,7 +59,7 @@ class WaterMarkCrossed(Struct, frozen=True):
 class SourcePoliced(Struct, frozen=True):
     """Policed events of a publisher, by reason, in totals of one count.
 
-    Another `count_id` says that the core counts that variable from nothing again.
+    Another `count_id` means that the core has restarted the count of that variable.
     """
 
     channel_id: int

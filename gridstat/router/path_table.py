@@ -59,7 +59,7 @@ class PathTable:
     """Each path belongs to a carried variable and is known by its own identifier.
 
     The answers of the changing methods are the variables whose rows they may have changed; a
-    command heard twice changes nothing the second time.
+    repeated command changes nothing the second time.
     """
 
     def __init__(self) -> None:

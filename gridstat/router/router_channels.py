@@ -134,7 +134,7 @@ class RouterChannels:
 def spec_of(order: ChannelOrder, *, in_memory: bool = False) -> ChannelSpec:
     """Return the core's spec of a commanded channel; raise `LayoutError` for an impossible one.
 
-    In memory a channel has no address, and whoever owns the core carries its datagrams.
+    In memory a channel has no address, and the owner of the core carries its datagrams.
     """
     can_probe = order.datagram_version >= DATAGRAM_VERSION_PROBES
     for port in (order.data_port, order.urgent_port):

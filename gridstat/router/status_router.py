@@ -82,7 +82,7 @@ class TableChange:
 class StatusRouter:
     """Owns its core; every path leads to a commanded channel, and every change ends in a commit.
 
-    In memory, channels have no address: whoever holds the core carries their datagrams.
+    In memory, channels have no address: the owner of the core carries their datagrams.
     """
 
     def __init__(

@@ -165,7 +165,7 @@ def _check_left_behind(
 ) -> None:
     """No path may stay on a channel that closes, or of a variable that is dropped.
 
-    A path that is set up anew under its old identifier does not stay where it was.
+    A path that is set up again under its old identifier does not stay on its old channel.
     """
     on_channel: Counter[int] = Counter()
     of_variable: Counter[int] = Counter()
