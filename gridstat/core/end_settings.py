@@ -23,7 +23,7 @@ OPEN_ERRORS: Final = (
     ("there is no memory for it", "ask for a smaller variables_max or ring_events"),
     ("the host cannot be found", "check the name, or give an address"),
     ("the address is in use", "choose another port, or 0 for any free one"),
-    ("this machine has no such address, or no way to it", "`ip address` lists what it has"),
+    ("this machine has no such address, or no route to it", "`ip address` lists what it has"),
     ("the system does not permit it", "choose a port above 1023"),
     ("too many files are open", "raise `ulimit -n`, or close what is not needed"),
     ("the system refuses", "the system's log may say why"),

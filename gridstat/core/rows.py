@@ -225,7 +225,7 @@ def _check_probing(spec: ChannelSpec, versions_max: int) -> None:
     if spec.datagram_version == 1:
         raise LayoutError(
             f"channel {spec.channel_id}: datagrams of version 1 cannot be probes",
-            hint="leave probe_interval_ns at 0, or speak version 2",
+            hint="leave probe_interval_ns at 0, or use version 2",
         )
     if not PROBE_INTERVAL_NS_MIN <= spec.probe_interval_ns <= PROBE_INTERVAL_NS_MAX:
         raise LayoutError(

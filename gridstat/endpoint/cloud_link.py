@@ -178,7 +178,7 @@ class CloudLink:
         event once."""
         if self._flooded is not None and not self._flooded.is_over:
             raise Misuse(
-                "all that floods is heard already", hint="end that subscription first"
+                "all flooded events are subscribed already", hint="end that subscription first"
             )
         self._flooded = FloodedSubscription(self, self._host, on_event)
         return self._flooded

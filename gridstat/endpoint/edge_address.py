@@ -30,7 +30,7 @@ def parse_edge(text: str) -> EdgeAddress:
     name, at, address = text.partition("@")
     try:
         if not at:
-            raise LayoutError(f"{text!r} says no address")
+            raise LayoutError(f"{text!r} has no address")
         host, port = parse_address(address)
         return EdgeAddress(check_name(name), host, port)
     except LayoutError as problem:
@@ -50,6 +50,6 @@ def local_host_toward(edge: EdgeAddress) -> str:
             return str(probe.getsockname()[0])
     except OSError as problem:
         raise LinkDown(
-            f"there is no way to {edge.name} at {edge.host}: {problem.strerror or problem}",
+            f"there is no route to {edge.name} at {edge.host}: {problem.strerror or problem}",
             hint="check the address and this machine's routes",
         ) from problem

@@ -180,7 +180,7 @@ class Group:
         """
         self._check_open()
         if INTERVAL_OPTIONS.intersection(options):
-            raise Misuse("how often is the group's business", hint="leave rate and the like out")
+            raise Misuse("interval is the group's own option", hint="leave rate and the like out")
         if name in self._members:
             raise GroupMismatch(f"{name} is a member of {self.name} already")
         variable = self._variable(name)

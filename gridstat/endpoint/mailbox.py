@@ -60,7 +60,7 @@ class Mailbox(Generic[Item]):
         with self._condition:
             if self._is_read:
                 raise Misuse(
-                    "somebody else is reading here at the same time",
+                    "another reader is reading here at the same time",
                     hint="read in one place, or give every reader a stream of its own: events()",
                 )
             self._is_read = True

@@ -322,7 +322,7 @@ def check_callback(name: str, callback: object) -> None:
         )
     if iscoroutinefunction(callback) or iscoroutinefunction(type(callback).__call__):
         raise Misuse(
-            f"{name} is a coroutine function, and nobody would await it",
+            f"{name} is a coroutine function, which would never be awaited",
             hint="give a plain function, or follow the events in a coroutine: "
             "`async for event in subscription.events()`",
         )

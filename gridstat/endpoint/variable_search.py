@@ -43,13 +43,13 @@ def _pages(
         if after and page and page[0].name.split("/") <= after.split("/"):
             # A broker of before there were pages starts from the first name each time.
             raise LimitReached(
-                f"{pattern} stands for more variables than this broker tells",
+                f"{pattern} matches more variables than this broker returns",
                 hint="ask for less at once, say one substation: c1/hill/**",
             )
         if not page and not outcome.is_complete:
             raise LimitReached(
                 f"there are more variables of {pattern} after {after or 'the start'}, and the "
-                "broker tells none of them",
+                "broker returns none of them",
                 hint="ask for those behind it, or for less at once",
             )
         yield page

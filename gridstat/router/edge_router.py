@@ -210,7 +210,7 @@ class EdgeRouter:
         if not isinstance(message, Submit):
             self._refused += 1
             name = type(message).__name__
-            reason = f"rule: an end-point says `Submit` to an edge router, never `{name}`"
+            reason = f"rule: an end-point sends `Submit` to an edge router, never `{name}`"
             return [Close(_peer(endpoint), NotAuthorised.code, reason)]
         try:
             check_request_id(message.request_id)

@@ -228,7 +228,7 @@ def test_the_groups_interval_is_asked_for_exactly(grid: PaperGrid, connection: C
     (request,) = command.subscriptions
     assert request.qos.modes[0].interval == TENTH
     assert request.qos.modes[0].latency_us == 50_000
-    with pytest.raises(Misuse, match="the group's business"):
+    with pytest.raises(Misuse, match="the group's own option"):
         group.add(SOUTH.name, rate=5)
     with pytest.raises(GroupMismatch, match="already"):
         group.add(NORTH.name)
