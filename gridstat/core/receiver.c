@@ -191,7 +191,7 @@ static void receive_events(gs_receiver *receiver, const uint8_t *event, const ui
     }
 }
 
-/* A linear search: there are few sources, and most often the last datagram's is the first. */
+/* A linear search: there are few sources, and datagrams of one source often follow each other. */
 static uint32_t source_of(const gs_receiver *receiver, uint32_t channel_id)
 {
     uint32_t count = __atomic_load_n(&receiver->source_count, __ATOMIC_ACQUIRE);
