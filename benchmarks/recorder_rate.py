@@ -20,8 +20,9 @@ from gridstat.endpoint.change_stream import ChangeFollowers
 from gridstat.endpoint.deliverer import Deliverer
 from gridstat.endpoint.expected_variables import ExpectedVariables
 from gridstat.endpoint.failure_reports import FailureReports
+from gridstat.endpoint.options import EventHandlers
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_dispatch import Interests, SubscriptionDispatch
+from gridstat.endpoint.subscription_dispatch import SubscriptionDispatch
 from gridstat.model.identifiers import VariableId
 from gridstat.model.qos import Qos
 from gridstat.model.rate_law import Period
@@ -106,7 +107,7 @@ def measure_recorder(
     listening = ExpectedVariables(receiver, deliverer, clock)
     writing = WritingThread(recorder, settings.sync_s)
     tap = _Tap(recorder)
-    listening.tap = tap
+    listening.set_tap(tap)
     deliverer.tap(tap)
     _subscribe(listening, variables, rate)
     began_cpu_s = time.process_time()
@@ -166,7 +167,7 @@ def _subscribe(listening: ExpectedVariables, variables: int, rate: int) -> None:
             VariableId(number), f"c1/bench/v{number}", BuiltinType.FLOAT64, Period(1, rate)
         )
         outcome = GrantedOutcome(subscription_id=number, variable=variable, granted={0: qos})
-        incoming = SubscriptionDispatch(variable.name, Interests(), failures)
+        incoming = SubscriptionDispatch(variable.name, EventHandlers(), failures)
         followers = ChangeFollowers(_nobody)
         listening.begin(Subscription(keeper, incoming, outcome, f"s{number}", followers), 1)
 

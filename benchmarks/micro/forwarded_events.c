@@ -42,16 +42,16 @@ static void put_row(gs_core *core, const kind *of, uint32_t variable_id)
     gs_route routes[CHANNELS];
     for (uint32_t i = 0; i < CHANNELS; i++)
         routes[i] = (gs_route){.channel_index = i, .event_class = 3, .term_count = 1};
-    gs_row_words words = {.variable_id = variable_id,
-                          .flags = of->flags,
-                          .seconds = 1,
-                          .per_seconds = 1000,
-                          .source = SOURCE,
-                          .route_count = of->routes,
-                          .routes = routes,
-                          .terms = &term,
-                          .flood_count = of->floods,
-                          .floods = &flood};
+    gs_row_spec words = {.variable_id = variable_id,
+                         .flags = of->flags,
+                         .seconds = 1,
+                         .per_seconds = 1000,
+                         .source = SOURCE,
+                         .route_count = of->routes,
+                         .routes = routes,
+                         .terms = &term,
+                         .flood_count = of->floods,
+                         .floods = &flood};
     if (gs_table_commit(core->table, &words, 1, NULL, 0) != GS_COMMITTED)
         exit(3);
 }
@@ -67,16 +67,16 @@ static gs_core *open_core(const kind *of)
                         .ring_expiry_ns = 1000000000};
     gs_core *core = gs_core_open(&limits);
     for (uint32_t i = 0; i < CHANNELS; i++) {
-        gs_channel_words words = {.channel_id = i + 1,
-                                  .index = i,
-                                  .level = i,
-                                  .mtu_bytes = 1232,
-                                  .version = GS_VERSION_PLAIN,
-                                  .floods = i != 0};
+        gs_channel_options words = {.channel_id = i + 1,
+                                    .index = i,
+                                    .level = i,
+                                    .mtu_bytes = 1232,
+                                    .version = GS_VERSION_PLAIN,
+                                    .floods = i != 0};
         if (gs_channel_open(&words, &core->channels[i]) != 0)
             exit(3);
     }
-    struct gs_flood_way ways[] = {{1, 2, 1}, {2, 3, 2}, {3, 4, 3}};
+    struct gs_flood_output ways[] = {{1, 2, 1}, {2, 3, 2}, {3, 4, 3}};
     gs_table_set_floods(core->table, ways, CHANNELS - 1);
     gs_source source = {.channel_id = SOURCE, .is_publisher = !of->is_inner};
     gs_table_set_sources(core->table, &source, 1);

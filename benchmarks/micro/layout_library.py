@@ -26,9 +26,12 @@ MICRO = Path(__file__).parent
 CORE = MICRO.parent.parent / "gridstat" / "core"
 SOURCES = (
     MICRO / "table_layouts.c",
-    CORE / "forwarding_row.c",
+    CORE / "forwarding_table.c",
+    CORE / "copies.c",
     CORE / "memory.c",
+    CORE / "newest.c",
     CORE / "rate_law.c",
+    CORE / "sources.c",
 )
 SHARED = ("-shared", "-fPIC", f"-I{CORE}")
 DESCRIPTION_BYTES_MAX = 65_536

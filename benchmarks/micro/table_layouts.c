@@ -2,7 +2,7 @@
  *
  *   close   S0 A9 (close_table.h): by channel, then interval.
  *   sparse  S0 A10 (sparse_table.h): by interval, then channel, with marks.
- *   ours    the core's own row (forwarding_row.c): each distinct term once, with a bitmap.
+ *   ours    the core's own row (forwarding_table.c): each distinct term once, with a bitmap.
  *
  * All work on divisors and slots. Close and sparse divide, as S0 does; the inverses of ours are
  * part of its row. Paths are put in and taken out as S0 says; that may be slow, routing may not.
@@ -105,12 +105,12 @@ static bool row_settle(row_table *table)
                                .term_count = count};
         term_count += count;
     }
-    gs_row_words words = {.flags = GS_ROW_PERIODIC,
-                          .seconds = 1,
-                          .per_seconds = 1,
-                          .route_count = table->count,
-                          .routes = routes,
-                          .terms = terms};
+    gs_row_spec words = {.flags = GS_ROW_PERIODIC,
+                         .seconds = 1,
+                         .per_seconds = 1,
+                         .route_count = table->count,
+                         .routes = routes,
+                         .terms = terms};
     table->row = gs_row_make(&words, 0);
     free(terms);
     free(routes);
@@ -134,7 +134,7 @@ static __attribute__((noinline)) uint32_t wide_due(const gs_row *row, int64_t sl
         uint32_t count = left < GS_MAP_WORDS_MAX ? left : GS_MAP_WORDS_MAX;
         gs_row_due_wide(row, BASELINE, slot, first, count, due);
         for (uint32_t i = 0; i < count; i++)
-            copies += send_due(due[i], gs_row_ways(row) + 64UL * (first + i), out + copies);
+            copies += send_due(due[i], gs_row_outputs(row) + 64UL * (first + i), out + copies);
     }
     return copies;
 }
@@ -142,12 +142,12 @@ static __attribute__((noinline)) uint32_t wide_due(const gs_row *row, int64_t sl
 INLINE uint32_t row_due(const gs_row *row, int64_t slot, uint32_t *out)
 {
     if (row->flags & GS_ROW_PLAIN) {
-        out[0] = (uint32_t)row->program[GS_PLAIN_WAY] >> 4;
+        out[0] = (uint32_t)row->program[GS_PLAIN_OUTPUT] >> 4;
         return gs_term_is_due(row->program, BASELINE, gs_slot_magnitude(slot));
     }
-    if (row->way_count > 64)
+    if (row->output_count > 64)
         return wide_due(row, slot, out);
-    return send_due(gs_row_due(row, BASELINE, slot), gs_row_ways(row), out);
+    return send_due(gs_row_due(row, BASELINE, slot), gs_row_outputs(row), out);
 }
 
 /* Terms tested, and words of bitmaps joined and looked through. A short row stops early; that it
@@ -155,7 +155,7 @@ INLINE uint32_t row_due(const gs_row *row, int64_t slot, uint32_t *out)
 static uint32_t row_tests(const gs_row *row, int64_t slot)
 {
     uint32_t map_words = gs_row_map_words(row), tests = map_words;
-    for (uint32_t at = 0; at < row->way_at; at += GS_TERM_WORDS + map_words)
+    for (uint32_t at = 0; at < row->outputs_at; at += GS_TERM_WORDS + map_words)
         tests += gs_term_is_due(row->program + at, BASELINE, gs_slot_magnitude(slot))
                      ? 1 + map_words
                      : 1;
@@ -164,7 +164,7 @@ static uint32_t row_tests(const gs_row *row, int64_t slot)
 
 static uint32_t row_terms(const gs_row *row)
 {
-    return row->way_at / (GS_TERM_WORDS + gs_row_map_words(row));
+    return row->outputs_at / (GS_TERM_WORDS + gs_row_map_words(row));
 }
 
 static void row_forget(row_table *table)

@@ -1,4 +1,4 @@
-"""What mypy sees of the compiled core; the words are those of `rows.py` and `reference.py`."""
+"""Types of the compiled core; the names are those of `rows.py` and `reference.py`."""
 
 from collections.abc import Sequence
 from typing import Self, final

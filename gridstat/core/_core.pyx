@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""The one place where a router and the forwarding core meet; `_ends.pyx` is that of the ends.
+"""The interface between Python and the forwarding core; `_ends.pyx` is that of sender and receiver.
 
-Python hands over whole tables and reads counters; it never sees an event on its way.
+Python passes whole tables and reads counters; it never handles an event.
 """
 
 cimport cython
@@ -63,10 +63,10 @@ cdef class _Address:
             raise LinkDown(f"host {host!r} cannot be found", hint="give a name or an address")
 
 
-cdef class _Words:
+cdef class _TableChange:
     """Rows of one delta as flat C arrays, for as long as the commit lasts."""
 
-    cdef gs_row_words *rows
+    cdef gs_row_spec *rows
     cdef gs_route *routes
     cdef gs_term *terms
     cdef gs_flood *floods
@@ -75,7 +75,7 @@ cdef class _Words:
 
     def __cinit__(self, tuple upserts, tuple removals, dict indices):
         routes = [route for row in upserts for route in row.routes]
-        self.rows = <gs_row_words *>calloc(len(upserts) + 1, sizeof(gs_row_words))
+        self.rows = <gs_row_spec *>calloc(len(upserts) + 1, sizeof(gs_row_spec))
         self.routes = <gs_route *>calloc(len(routes) + 1, sizeof(gs_route))
         self.terms = <gs_term *>calloc(sum(len(r.terms) for r in routes) + 1, sizeof(gs_term))
         self.floods = <gs_flood *>calloc(sum(len(r.floods) for r in upserts) + 1, sizeof(gs_flood))
@@ -87,7 +87,7 @@ cdef class _Words:
             self.removal_count += 1
         cdef uint32_t route_at = 0, term_at = 0, flood_at = 0
         for row in upserts:
-            self._put_head(&self.rows[self.row_count], row)
+            self._write_spec(&self.rows[self.row_count], row)
             self.rows[self.row_count].routes = &self.routes[route_at]
             self.rows[self.row_count].floods = &self.floods[flood_at]
             self.row_count += 1
@@ -102,23 +102,23 @@ cdef class _Words:
                 self.floods[flood_at] = gs_flood(flood.modes, flood.level, flood.every)
                 flood_at += 1
 
-    cdef _put_head(self, gs_row_words *words, row):
-        words.variable_id = row.variable_id
-        words.terms = self.terms
-        words.flags = GS_ROW_URGENT if row.is_urgent else 0
-        words.flags |= GS_ROW_STAMP_EXEMPT if row.is_stamp_exempt else 0
-        words.flags |= GS_ROW_KEEPS_NEWEST if row.keeps_newest else 0
-        words.newest_options_max = row.newest_options_max
-        words.counted_every = row.counted_every
+    cdef _write_spec(self, gs_row_spec *spec, row):
+        spec.variable_id = row.variable_id
+        spec.terms = self.terms
+        spec.flags = GS_ROW_URGENT if row.is_urgent else 0
+        spec.flags |= GS_ROW_STAMP_EXEMPT if row.is_stamp_exempt else 0
+        spec.flags |= GS_ROW_KEEPS_NEWEST if row.keeps_newest else 0
+        spec.newest_options_max = row.newest_options_max
+        spec.counted_every = row.counted_every
         if row.period is not None:
-            words.flags |= GS_ROW_PERIODIC | (GS_ROW_COUNTS_COPIES if row.counted_every else 0)
-            words.seconds = row.period.seconds
-            words.per_seconds = row.period.per_seconds
-        words.phase_ns = row.phase_ns
-        words.interval_ns_min = row.interval_ns_min
-        words.source = row.source
-        words.route_count = len(row.routes)
-        words.flood_count = len(row.floods)
+            spec.flags |= GS_ROW_PERIODIC | (GS_ROW_COUNTS_COPIES if row.counted_every else 0)
+            spec.seconds = row.period.seconds
+            spec.per_seconds = row.period.per_seconds
+        spec.phase_ns = row.phase_ns
+        spec.interval_ns_min = row.interval_ns_min
+        spec.source = row.source
+        spec.route_count = len(row.routes)
+        spec.flood_count = len(row.floods)
 
     def __dealloc__(self):
         free(self.rows)
@@ -134,7 +134,7 @@ cdef dict _named(tuple names, const gs_counter *at):
 
 @cython.final
 cdef class Core:
-    """A forwarding core; `gridstat.core.reference.ReferenceCore` says the same in Python.
+    """A forwarding core; `gridstat.core.reference.ReferenceCore` is the same in Python.
 
     One writer at a time: every method takes the lock, as some of them let go of Python's own.
     """
@@ -149,20 +149,20 @@ cdef class Core:
     cdef dict sent     # channel id -> counter of its last datagram, when it is closed
 
     def __cinit__(self, limits=Limits(), *, posix=False, versions_max=2):
-        cdef gs_limits words
-        words.versions_max = check_versions(versions_max)
+        cdef gs_limits core_limits
+        core_limits.versions_max = check_versions(versions_max)
         if not gs_has_memory(check_limits(limits)):
             raise LimitReached("there is not enough memory for these limits")
-        words.variables_max = limits.variables_max
-        words.rings_max = limits.rings_max
+        core_limits.variables_max = limits.variables_max
+        core_limits.rings_max = limits.rings_max
         self.indices = ChannelIndices(limits.channels_max)
-        words.channels_max = self.indices.capacity
-        words.pool_small = limits.pool_small
-        words.pool_large = limits.pool_large
-        words.stamp_bound_ns = limits.stamp_bound_ns
-        words.ring_expiry_ns = limits.ring_expiry_ns
-        words.is_posix = posix
-        self.core = gs_core_open(&words)
+        core_limits.channels_max = self.indices.capacity
+        core_limits.pool_small = limits.pool_small
+        core_limits.pool_large = limits.pool_large
+        core_limits.stamp_bound_ns = limits.stamp_bound_ns
+        core_limits.ring_expiry_ns = limits.ring_expiry_ns
+        core_limits.is_posix = posix
+        self.core = gs_core_open(&core_limits)
         self.loop = gs_loop_open(self.core)
         self.lock, self.process = RLock(), os.getpid()
         self.specs, self.sources, self.sent = {}, {}, {}
@@ -212,36 +212,36 @@ cdef class Core:
                 raise
             self.specs[spec.channel_id] = spec
             gs_set_channel(self.core, index, channel)
-            self._tell_floods()
-            gs_loop_tell(self.loop)
+            self._set_floods()
+            gs_loop_notify(self.loop)
 
     def _has_passed(self, uint64_t epoch):
         return gs_table_is_past(self.core.table, epoch)
 
     cdef int _open(self, spec, uint32_t index, gs_channel **channel) except -1:
-        cdef gs_channel_words words
+        cdef gs_channel_options options
         cdef _Address data, urgent
-        memset(&words, 0, sizeof(words))
-        words.channel_id = spec.channel_id
-        words.index = index
-        words.level = spec.level
-        words.mtu_bytes = spec.mtu_bytes
-        words.version = spec.datagram_version
-        words.probe_interval_ns = spec.probe_interval_ns
-        words.probes_only_when_idle = spec.probes_only_when_idle
-        words.counter = self.sent.get(spec.channel_id, 0)
-        words.floods = spec.floods
-        words.is_posix = self.core.limits.is_posix
-        words.bandwidth_bytes_per_s = spec.bandwidth_bytes_per_s
-        words.queue_events_max = spec.queue_events_max
+        memset(&options, 0, sizeof(options))
+        options.channel_id = spec.channel_id
+        options.index = index
+        options.level = spec.level
+        options.mtu_bytes = spec.mtu_bytes
+        options.version = spec.datagram_version
+        options.probe_interval_ns = spec.probe_interval_ns
+        options.probes_only_when_idle = spec.probes_only_when_idle
+        options.counter = self.sent.get(spec.channel_id, 0)
+        options.floods = spec.floods
+        options.is_posix = self.core.limits.is_posix
+        options.bandwidth_bytes_per_s = spec.bandwidth_bytes_per_s
+        options.queue_events_max = spec.queue_events_max
         if spec.address is not None:
             host, data_port, urgent_port = spec.address
             data = _Address(host, data_port)
             urgent = _Address(host, urgent_port)
-            words.addresses[0] = <sockaddr *>&data.storage
-            words.addresses[1] = <sockaddr *>&urgent.storage
-            words.address_bytes = data.size
-        return gs_channel_open(&words, channel)
+            options.addresses[0] = <sockaddr *>&data.storage
+            options.addresses[1] = <sockaddr *>&urgent.storage
+            options.address_bytes = data.size
+        return gs_channel_open(&options, channel)
 
     cdef gs_channel *_channel(self, channel_id) except NULL:
         self._need_open()
@@ -250,33 +250,34 @@ cdef class Core:
         return self.core.channels[<uint32_t>self.indices.of[channel_id]]
 
     def close_channel(self, channel_id):
-        """Close a channel; what it still queues is dropped. Its last counters."""
+        """Close a channel and drop its queued events; return its last counters."""
         cdef gs_channel *channel
         with self.lock:
             channel = self._channel(channel_id)
             del self.specs[channel_id]
             gs_set_channel(self.core, self.indices.of[channel_id], NULL)
-            self._tell_floods()
+            self._set_floods()
             with nogil:
                 gs_loop_forget(self.loop, channel)
-            told = _named(CHANNEL_COUNTERS, <gs_counter *>&channel.counters)
+            counters = _named(CHANNEL_COUNTERS, <gs_counter *>&channel.counters)
             self.sent[channel_id] = channel.counter
             gs_channel_close(channel)
             self.indices.close(channel_id, gs_table_epoch(self.core.table))
-            return told
+            return counters
 
-    cdef _tell_floods(self):
+    cdef _set_floods(self):
         flooding = [spec for _, spec in sorted(self.specs.items()) if spec.floods]
-        cdef gs_flood_way *ways = <gs_flood_way *>calloc(len(flooding) + 1, sizeof(gs_flood_way))
+        cdef gs_flood_output *outputs
+        outputs = <gs_flood_output *>calloc(len(flooding) + 1, sizeof(gs_flood_output))
         for at, spec in enumerate(flooding):
-            ways[<size_t>at].channel_index = self.indices.of[spec.channel_id]
-            ways[<size_t>at].channel_id = spec.channel_id
-            ways[<size_t>at].level = spec.level
-        gs_table_set_floods(self.core.table, ways, len(flooding))
-        free(ways)
+            outputs[<size_t>at].channel_index = self.indices.of[spec.channel_id]
+            outputs[<size_t>at].channel_id = spec.channel_id
+            outputs[<size_t>at].level = spec.level
+        gs_table_set_floods(self.core.table, outputs, len(flooding))
+        free(outputs)
 
     def open_source(self, channel_id, *, is_publisher=False, back_channel=0):
-        """Accept datagrams of an incoming channel; `back_channel` leads to whoever sends on it."""
+        """Accept datagrams of an incoming channel; `back_channel` is the channel to its sender."""
         if not 0 < channel_id < 2**32 or not 0 <= back_channel < 2**32:
             raise LayoutError(f"{channel_id} or {back_channel} is not a channel id")
         with self.lock:
@@ -285,50 +286,50 @@ cdef class Core:
                 raise LimitReached("no room for another source")
             opened_ns = gs_loop_now_ns(self.loop)
             self.sources[channel_id] = (bool(is_publisher), back_channel, opened_ns)
-            self._tell_sources()
+            self._set_sources()
 
     def close_source(self, channel_id):
-        """Events of this incoming channel are unknown from now on."""
+        """Close an incoming channel: its events count as unknown from now on."""
         with self.lock:
             self._need_open()
             if self.sources.pop(channel_id, None) is None:
                 raise UnknownName(f"source {channel_id} is not open")
-            self._tell_sources()
+            self._set_sources()
 
-    cdef _tell_sources(self):
-        cdef gs_source *words = <gs_source *>calloc(len(self.sources) + 1, sizeof(gs_source))
+    cdef _set_sources(self):
+        cdef gs_source *sources = <gs_source *>calloc(len(self.sources) + 1, sizeof(gs_source))
         cdef size_t at = 0
         for channel_id, (is_publisher, back_channel, opened_ns) in self.sources.items():
-            words[at].channel_id = channel_id
-            words[at].is_publisher = is_publisher
-            words[at].back_channel = back_channel
-            words[at].opened_ns = opened_ns
+            sources[at].channel_id = channel_id
+            sources[at].is_publisher = is_publisher
+            sources[at].back_channel = back_channel
+            sources[at].opened_ns = opened_ns
             at += 1
-        gs_table_set_sources(self.core.table, words, <uint32_t>at)
-        free(words)
+        gs_table_set_sources(self.core.table, sources, <uint32_t>at)
+        free(sources)
 
     def source_states(self):
-        """By open source: when it was heard, for how long not since, and what was lost of it."""
+        """Return, by open source, when a datagram last came, the silence since, and the losses."""
         cdef gs_source_facts facts
-        told = {}
+        states = {}
         with self.lock:
             self._need_open()
             for channel_id in self.sources:
                 facts = gs_core_source(self.core, channel_id)
-                told[channel_id] = _named(SOURCE_FACTS, <gs_counter *>&facts)
-        return told
+                states[channel_id] = _named(SOURCE_FACTS, <gs_counter *>&facts)
+        return states
 
     def commit(self, upserts=(), removals=()):
         """Apply a delta; the forwarding thread sees all of it between two batches, or nothing."""
-        cdef _Words words
+        cdef _TableChange change
         upserts, removals = tuple(upserts), tuple(removals)
         check_delta(upserts, removals)
         with self.lock:
             self._need_open()
             check_routed(upserts, self.specs)
-            words = _Words(upserts, removals, self.indices.of)
-            check_committed(gs_table_commit(self.core.table, words.rows, words.row_count,
-                                            words.removals, words.removal_count))
+            change = _TableChange(upserts, removals, self.indices.of)
+            check_committed(gs_table_commit(self.core.table, change.rows, change.row_count,
+                                            change.removals, change.removal_count))
             epoch = gs_table_epoch(self.core.table)
             for variable_id in removals:
                 self.indices.name(variable_id, (), epoch)
@@ -345,32 +346,33 @@ cdef class Core:
         return (<char *>event)[:size] if size else None
 
     def copies(self, variable_id):
-        """By which channels the copies of a variable came, if its row counts them, or None."""
-        cdef gs_row_copy_facts told
+        """Return the copies of a variable by incoming channel, or None if its row does not count
+        them."""
+        cdef gs_row_copy_facts facts
         with self.lock:
             self._need_open()
-            return <dict>told if gs_table_copies(self.core.table, variable_id, &told) else None
+            return <dict>facts if gs_table_copies(self.core.table, variable_id, &facts) else None
 
     def policed(self):
-        """What publishers' events were policed for, as far as there was room to count it.
+        """Return the counts of policed events, as far as there was space to count them.
 
         By the publisher's channel and the variable: which count it is, and the events by reason.
         """
-        cdef gs_policed told
+        cdef gs_policed place
         cdef uint32_t i, reason
         found = {}
         with self.lock:
             self._need_open()
             for i in range(GS_POLICED_PLACES):
-                if not gs_policed_read(&self.core.policed[i], &told):
+                if not gs_policed_read(&self.core.policed[i], &place):
                     continue
-                counts = {POLICED_REASONS[reason]: told.counts[reason]
-                          for reason in range(GS_POLICED_REASONS) if told.counts[reason]}
-                found[told.who >> 32, told.who & UINT32_MAX] = told.life, counts
+                counts = {POLICED_REASONS[reason]: place.counts[reason]
+                          for reason in range(GS_POLICED_REASONS) if place.counts[reason]}
+                found[place.who >> 32, place.who & UINT32_MAX] = place.life, counts
         return found
 
     def rows(self):
-        """How many variables the table knows."""
+        """Return the number of variables in the table."""
         self._need_open()
         return gs_table_rows(self.core.table)
 
@@ -424,7 +426,7 @@ cdef class Core:
             gs_attention_note(&self.core.attention, now_ns)
 
     def take_output(self, channel_id):
-        """What a memory channel has sent since the last call: (port, datagram) in order."""
+        """Return what a memory channel has sent since the last call: (port, datagram) in order."""
         cdef gs_channel *channel
         cdef size_t at = 0
         cdef uint32_t port, size
@@ -448,22 +450,23 @@ cdef class Core:
             raise Misuse("the core's own thread is running", hint="stop it first")
 
     def listen(self, host, data_port=0, urgent_port=0):
-        """Bind both ports, or none; 0 lets the system choose. The ports that were bound."""
-        cdef sockaddr_storage places[2]
+        """Bind both ports or none (0: any free port) and return the bound ports."""
+        cdef sockaddr_storage addresses[2]
         cdef uint32_t failed = 0
         cdef _Address data = _Address(host, data_port), urgent = _Address(host, urgent_port)
-        places[0], places[1] = data.storage, urgent.storage
+        addresses[0], addresses[1] = data.storage, urgent.storage
         with self.lock:
             self._need_idle()
-            failure = gs_loop_listen(self.loop, places, data.size, &failed)
+            failure = gs_loop_listen(self.loop, addresses, data.size, &failed)
             if failure != 0:
                 port = urgent_port if failed else data_port
                 raise LinkDown(f"cannot listen on {host} port {port}: {os.strerror(failure)}",
                                hint="choose another port, or 0 for any free one")
-        return gs_port_of(&places[0]), gs_port_of(&places[1])
+        return gs_port_of(&addresses[0]), gs_port_of(&addresses[1])
 
     def start(self, *, cpu=None, fifo_priority=0):
-        """Start forwarding in a thread of its own; the reason if a wish was refused, else None."""
+        """Start the forwarding thread; return the reason if its scheduling was refused, else
+        None."""
         with self.lock:
             self._need_idle()
             self.loop.cpu = -1 if cpu is None else cpu

@@ -1,4 +1,4 @@
-"""What mypy sees of the compiled ends."""
+"""Types of the compiled sender and receiver."""
 
 from typing import Self, Unpack, final
 

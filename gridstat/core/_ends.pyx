@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""The one place where an end-point's Python and its C meet: the sender and the receiver.
+"""The interface between Python and the C sender and receiver of an end-point.
 
 The receiving thread never takes Python's lock; Python copies whole batches out of its ring.
 """
@@ -48,18 +48,18 @@ cdef class Sender:
 
     def __cinit__(self, channel_id, address, *, mtu_bytes=1232, variables_max=131072, posix=False,
                   datagram_version=1, counter_start=0):
-        cdef gs_sender_words words
+        cdef gs_sender_options options
         cdef gs_end_status status
-        words.channel_id = _bounded("channel_id", channel_id, 0, 2**32 - 1)
-        name = self._address(address, words.ports)
-        words.host = name
-        words.version = _bounded("datagram_version", datagram_version, 1, GS_VERSIONS_MAX)
-        words.counter_start = _bounded("counter_start", counter_start, 0, 2**64 - 2)
-        words.mtu_bytes = _bounded("mtu_bytes", mtu_bytes, 40, 65000)
-        words.variables_max = _bounded("variables_max", variables_max, 1, _VARIABLES_MAX)
-        words.is_posix = posix
+        options.channel_id = _bounded("channel_id", channel_id, 0, 2**32 - 1)
+        name = self._address(address, options.ports)
+        options.host = name
+        options.version = _bounded("datagram_version", datagram_version, 1, GS_VERSIONS_MAX)
+        options.counter_start = _bounded("counter_start", counter_start, 0, 2**64 - 2)
+        options.mtu_bytes = _bounded("mtu_bytes", mtu_bytes, 40, 65000)
+        options.variables_max = _bounded("variables_max", variables_max, 1, _VARIABLES_MAX)
+        options.is_posix = posix
         with nogil:
-            status = gs_sender_open(&words, &self.sender)
+            status = gs_sender_open(&options, &self.sender)
         _check_opened(status, "cannot send to {} ports {} and {}".format(*address))
 
     cdef bytes _address(self, address, uint16_t *ports):
@@ -216,12 +216,13 @@ cdef class Sender:
 
     @property
     def mtu_bytes(self):
-        """The largest datagram; less than asked for where the path proved narrower."""
+        """Largest datagram; smaller than requested where the path's MTU proved smaller."""
         return gs_sender_mtu_bytes(self.sender)
 
     @property
     def counter(self):
-        """Of the last datagram; a successor on the same channel takes it as `counter_start`."""
+        """Counter of the last datagram; a successor on the same channel takes it as
+        `counter_start`."""
         return gs_sender_counter(self.sender)
 
     def counters(self):
@@ -240,7 +241,8 @@ cdef class Sender:
 
 @cython.final
 cdef class _Listening:
-    """Owns the C receiver, apart from `Receiver`, so that it can be stopped when that is gone."""
+    """Owner of the C receiver, separate from `Receiver`, so that it can be stopped after that is
+    freed."""
 
     cdef gs_receiver *receiver
     cdef Py_buffer page
@@ -274,24 +276,24 @@ cdef class Receiver:
     cdef readonly tuple ports
 
     def __cinit__(self, **settings):
-        cdef gs_receiver_words words
+        cdef gs_receiver_options options
         cdef gs_end_status status
         spec = _ReceiverSpec(**settings)
         name = spec.host.encode()
         self.listening = _Listening()
-        words.host = name
-        words.ports[0], words.ports[1] = spec.data_port, spec.urgent_port
-        words.keep = self.keep = KEEPS[spec.keep]
-        words.ring_events = spec.ring_events
-        words.option_bytes = spec.option_bytes
-        words.variables_max = spec.variables_max
-        words.ring_expiry_ns = spec.ring_expiry_ns
-        words.accepts_unknown = spec.accept_unknown
-        words.only_sources = spec.only_sources
-        words.is_posix = spec.posix
-        words.page = self._hold_page(spec.page)
+        options.host = name
+        options.ports[0], options.ports[1] = spec.data_port, spec.urgent_port
+        options.keep = self.keep = KEEPS[spec.keep]
+        options.ring_events = spec.ring_events
+        options.option_bytes = spec.option_bytes
+        options.variables_max = spec.variables_max
+        options.ring_expiry_ns = spec.ring_expiry_ns
+        options.accepts_unknown = spec.accept_unknown
+        options.only_sources = spec.only_sources
+        options.is_posix = spec.posix
+        options.page = self._hold_page(spec.page)
         with nogil:
-            status = gs_receiver_open(&words, &self.listening.receiver)
+            status = gs_receiver_open(&options, &self.listening.receiver)
         _check_opened(status, f"cannot listen on {spec.host} ports {spec.data_port} and "
                               f"{spec.urgent_port}")
         self.receiver = self.listening.receiver
@@ -334,7 +336,7 @@ cdef class Receiver:
                                hint="open it with a larger variables_max, or forget some")
 
     def forget(self, variable_id):
-        """Take this variable no longer; its events are unknown from now on."""
+        """Stop accepting this variable; its events are unknown from now on."""
         self._need_open()
         # With Python's lock, which the thread we may wait for, a receive call long, never takes.
         if not gs_receiver_forget(self.receiver,
@@ -342,20 +344,20 @@ cdef class Receiver:
             raise UnknownName(f"variable {variable_id} is not expected")
 
     def variable_counters(self, variable_id):
-        """What was counted of an expected variable since its terms last changed."""
-        cdef gs_ledger_facts told
+        """Return the counts of an expected variable since its terms last changed."""
+        cdef gs_ledger_facts states
         self._need_open()
         if self.keep == GS_KEEP_COUNT:
             raise Misuse("this receiver keeps nothing but sums", hint="open it with keep='newest'")
-        if not gs_receiver_told(self.receiver, variable_id, &told):
+        if not gs_receiver_ledger(self.receiver, variable_id, &states):
             raise UnknownName(f"variable {variable_id} is not expected")
         count = min(gs_receiver_source_count(self.receiver), GS_COPY_SOURCES)
-        facts = <dict>told
+        facts = <dict>states
         facts["copies"] = facts["copies"][:count]
         return facts
 
     def open_source(self, channel_id):
-        """Watch an incoming channel: when it was heard, and what was lost of it."""
+        """Watch an incoming channel: when datagrams came, and losses."""
         self._need_open()
         if not gs_receiver_open_source(self.receiver,
                                        _bounded("channel_id", channel_id, 1, 2**32 - 1)):
@@ -363,22 +365,22 @@ cdef class Receiver:
                                hint="close a source first")
 
     def close_source(self, channel_id):
-        """Watch it no longer; its events are taken as ever."""
+        """Stop watching the channel; its events are still accepted."""
         self._need_open()
         if not gs_receiver_close_source(self.receiver,
                                         _bounded("channel_id", channel_id, 1, 2**32 - 1)):
             raise UnknownName(f"source {channel_id} is not open")
 
     def source_states(self):
-        """By open source: when it was heard, for how long not since, and what was lost of it."""
+        """Return, by open source, when a datagram last came, the silence since, and the losses."""
         cdef gs_source_facts facts
         self._need_open()
-        told = {}
+        states = {}
         for place in range(gs_receiver_source_count(self.receiver)):
             channel_id = gs_receiver_source(self.receiver, place, &facts)
             if channel_id:
-                told[channel_id] = _named(_SOURCE_FACTS, <const uint64_t *>&facts)
-        return told
+                states[channel_id] = _named(_SOURCE_FACTS, <const uint64_t *>&facts)
+        return states
 
     def start(self):
         """Start receiving; starting twice is no error."""
@@ -386,15 +388,15 @@ cdef class Receiver:
         _check_opened(gs_receiver_start(self.receiver), "the receiving thread cannot start")
 
     def stop(self):
-        """Stop receiving after the batch in hand; what was received can still be read."""
+        """Stop receiving after the present batch; what was received can still be read."""
         self.listening.stop()
 
     def close(self):
-        """Stop, and give back both ports and the page; closing twice is no error."""
+        """Stop, and close both ports and the page; closing twice is no error."""
         if self.is_closed:
             return
         self.is_closed = True
-        self.listening.stop()  # Also wakes whoever waits in `read`.
+        self.listening.stop()  # Also wakes a reader that waits in `read`.
         while self.waiting and not gs_receiver_is_foreign(self.receiver):
             time.sleep(0.001)
         gs_receiver_shut(self.receiver)
@@ -404,7 +406,7 @@ cdef class Receiver:
 
     @property
     def is_running(self):
-        """Whether the thread runs."""
+        """True if the thread runs."""
         return gs_receiver_is_running(self.receiver) and not gs_receiver_is_foreign(self.receiver)
 
     def fileno(self):
@@ -412,7 +414,8 @@ cdef class Receiver:
         return gs_receiver_wake_fd(self.receiver)
 
     def read(self, events_max=65536, timeout_s=0):
-        """The events that wait, oldest first; when there are none, wait for some until the timeout.
+        """Return the waiting events, oldest first; if there are none, wait for some until the
+        timeout.
 
         An empty batch after the timeout (None: no timeout), or once the receiver is stopped.
         """
@@ -420,7 +423,8 @@ cdef class Receiver:
         return self._take(count, NULL)
 
     def read_with_options(self, events_max=65536, timeout_s=0):
-        """As `read`, with the option bytes of all these events one after the other."""
+        """Return the same as `read`, with the option bytes of all these events one after the
+        other."""
         cdef uint64_t count = self._await(events_max, timeout_s)
         cdef uint64_t size = gs_sample_ring_option_bytes(gs_receiver_ring(self.receiver), count)
         options = PyBytes_FromStringAndSize(NULL, size)
@@ -484,13 +488,14 @@ cdef class Receiver:
         return found
 
     def latency_histogram(self):
-        """Created to received, for events with good time, as (upper bound in ns, events)."""
+        """Latencies from creation to reception, for events with good time, as (upper bound in ns,
+        events)."""
         counts = [gs_receiver_latency(self.receiver, i) for i in range(GS_HISTOGRAM_BUCKETS)]
         return [(gs_bucket_upper_ns(<uint32_t>i), n) for i, n in enumerate(counts) if n]
 
     @property
     def receive_buffer_bytes(self):
-        """What the system granted for the data port."""
+        """Receive buffer that the system granted for the data port."""
         return gs_receiver_buffer_bytes(self.receiver)
 
     def thread_cpu_ns(self):

@@ -40,14 +40,15 @@ void gs_pool_close(gs_buffer_pool *pool);
 /* A copy of the event with no reference yet, or NULL when the pool is empty. */
 gs_buffer *gs_pool_take(gs_buffer_pool *pool, const uint8_t *event, uint32_t bytes, uint8_t port);
 
-/* Whether more than half of it is left: what fills any room there is, is not given the rest. */
+/* True if more than half of the pool is free; replay, which would fill any pool, gets no more than
+ * that. */
 static inline bool gs_pool_has_plenty(const gs_buffer_pool *pool, uint32_t bytes)
 {
     const gs_buffer_stack *stack = bytes <= GS_SMALL_BYTES ? &pool->small : &pool->large;
     return gs_read(&stack->free) > stack->half;
 }
 
-/* One reference fewer; the last one sends the buffer home. */
+/* Drop one reference; the last one returns the buffer to the pool. */
 void gs_pool_drop(gs_buffer_pool *pool, gs_buffer *buffer);
 
 #endif

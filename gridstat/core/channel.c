@@ -14,44 +14,44 @@
 #define SINK_BYTES_MAX    (256UL << 20)
 #define MTU_BYTES_MIN     64U
 
-static int open_socket(gs_channel *channel, const gs_channel_words *words, uint32_t port)
+static int open_socket(gs_channel *channel, const gs_channel_options *options, uint32_t port)
 {
     int bytes = SEND_BUFFER_BYTES;
-    int socket_ = gs_udp_socket(words->addresses[port]->sa_family);
+    int socket_ = gs_udp_socket(options->addresses[port]->sa_family);
     if (socket_ < 0)
         return errno;
     channel->sockets[port] = socket_;
     setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     gs_let_fragment(socket_, channel->is_ipv6, false);
-    if (connect(socket_, words->addresses[port], words->address_bytes) < 0)
+    if (connect(socket_, options->addresses[port], options->address_bytes) < 0)
         return errno;
     return 0;
 }
 
-int gs_channel_open(const gs_channel_words *words, gs_channel **opened)
+int gs_channel_open(const gs_channel_options *options, gs_channel **opened)
 {
     gs_channel *channel = gs_allocate(sizeof *channel);
-    channel->channel_id = words->channel_id;
-    channel->index = words->index;
-    channel->counter = words->counter;
-    channel->mtu_bytes = words->mtu_bytes;
-    channel->level = words->level;
-    channel->version = (uint8_t)words->version;
-    channel->probe_interval_ns = words->probe_interval_ns;
-    channel->probes_only_when_idle = words->probes_only_when_idle;
-    channel->floods = words->floods;
-    channel->is_posix = words->is_posix;
-    channel->has_gso = GS_LINUX && !words->is_posix;
+    channel->channel_id = options->channel_id;
+    channel->index = options->index;
+    channel->counter = options->counter;
+    channel->mtu_bytes = options->mtu_bytes;
+    channel->level = options->level;
+    channel->version = (uint8_t)options->version;
+    channel->probe_interval_ns = options->probe_interval_ns;
+    channel->probes_only_when_idle = options->probes_only_when_idle;
+    channel->floods = options->floods;
+    channel->is_posix = options->is_posix;
+    channel->has_gso = GS_LINUX && !options->is_posix;
     for (uint32_t port = 0; port < GS_PORTS; port++) {
         channel->sockets[port] = -1;
         channel->runs[port].bytes = gs_allocate(GS_RUN_BYTES_MAX + 16);
     }
-    if (words->bandwidth_bytes_per_s != 0)
-        channel->queues = gs_queues_open(words->bandwidth_bytes_per_s, words->queue_events_max);
+    if (options->bandwidth_bytes_per_s != 0)
+        channel->queues = gs_queues_open(options->bandwidth_bytes_per_s, options->queue_events_max);
     int failure = 0;
-    for (uint32_t port = 0; port < GS_PORTS && words->addresses[port] != NULL; port++) {
-        channel->is_ipv6 = words->addresses[port]->sa_family == AF_INET6;
-        failure = open_socket(channel, words, port);
+    for (uint32_t port = 0; port < GS_PORTS && options->addresses[port] != NULL; port++) {
+        channel->is_ipv6 = options->addresses[port]->sa_family == AF_INET6;
+        failure = open_socket(channel, options, port);
         if (failure != 0) {
             gs_channel_close(channel);
             return failure;
@@ -97,7 +97,7 @@ static bool keep_in_sink(gs_channel *channel, uint32_t port, const uint8_t *byte
     return true;
 }
 
-/* ECONNREFUSED reports an earlier datagram's fate; the present one has not been tried yet. */
+/* ECONNREFUSED reports an earlier datagram's failure; the present one has not been tried yet. */
 static bool is_worth_another_try(ssize_t sent)
 {
     return sent < 0 && (errno == ECONNREFUSED || errno == EINTR);
@@ -126,7 +126,7 @@ static uint32_t events_in(const uint8_t *datagram)
     return events;
 }
 
-/* The path got narrower: learn its MTU for the next datagrams. */
+/* The path's MTU got smaller: read it for the next datagrams. */
 static void learn_mtu(gs_channel *channel, int socket_)
 {
     uint32_t payload_bytes = gs_path_payload_bytes(socket_, channel->is_ipv6);
@@ -200,11 +200,11 @@ static void send_run(gs_channel *channel, uint32_t port)
     } else if (send_segmented(socket_, run) >= 0) {
         count_sent(channel, run->events, run->segments, run->used);
     } else if (errno == EINVAL || errno == EIO || errno == EMSGSIZE) {
-        /* No offload on this way, or a narrower path: each datagram for itself. */
+        /* No offload on this path, or a smaller MTU: send each datagram by itself. */
         bool has_no_offload = errno != EMSGSIZE;
         gs_add(&channel->counters.fallback, 1);
         send_one_by_one(channel, socket_, run);
-        /* Older kernels say EINVAL for a narrow path too; then the MTU was learnt just now. */
+        /* Older kernels return EINVAL for a small MTU too; then the MTU was read just now. */
         if (has_no_offload && channel->mtu_bytes >= run->stride)
             channel->has_gso = false;
     } else {
@@ -223,7 +223,8 @@ static void start_run(gs_channel *channel, gs_run *run)
     run->used = GS_HEADER_BYTES;
 }
 
-/* An event larger than the MTU travels alone and may be cut into IP fragments. */
+/* Send an event larger than the MTU in a datagram of its own, which may be cut into IP
+ * fragments. */
 static void send_alone(gs_channel *channel, uint32_t port, const uint8_t *event, uint32_t bytes)
 {
     gs_run *run = &channel->runs[port];
@@ -242,7 +243,7 @@ static void send_alone(gs_channel *channel, uint32_t port, const uint8_t *event,
     run->used = 0;
 }
 
-/* The open segment is full: the next one of the run, or the next run. */
+/* The open segment is full: begin the next one of the run, or the next run. */
 static void next_segment(gs_channel *channel, uint32_t port, uint32_t bytes)
 {
     gs_run *run = &channel->runs[port];
@@ -287,7 +288,8 @@ void gs_channel_flush(gs_channel *channel)
     send_run(channel, GS_PORT_DATA);
 }
 
-/* By the rhythm, not by the last one, so that a late probe delays none; but none is made up for. */
+/* Keep the interval from the planned time, so that a late probe delays no later one; missed probes
+ * are not sent later. */
 static uint64_t next_probe_ns(const gs_channel *channel, uint64_t now_ns)
 {
     uint64_t next_ns = channel->next_probe_ns + channel->probe_interval_ns;

@@ -1,7 +1,7 @@
-/* An outgoing event channel: open datagrams, and the ways they leave.
+/* An outgoing event channel: its open datagrams, sockets and counters.
  *
- * A run is a row of equal segments that one GSO send carries; each segment is a datagram with its
- * own header. A lone event makes a run of one short segment and leaves with the next flush.
+ * A run is a sequence of equal segments that one GSO send carries; each segment is a datagram with
+ * its own header. A lone event makes a run of one short segment and is sent by the next flush.
  */
 #ifndef GS_CHANNEL_H
 #define GS_CHANNEL_H
@@ -37,34 +37,34 @@ typedef struct {
     gs_counter queue_full, pool_empty, send_failed;
     gs_counter datagrams_out, bytes_out, fallback, mtu_changes;
     gs_counter probes_sent, probes_failed;
-    gs_counter replay_queued; /* Of those queued. */
+    gs_counter replay_queued; /* Part of `queued`. */
 } gs_channel_counters;
 
-/* What a memory channel would have sent, for tests and for channels inside one process. */
+/* Datagrams of a memory channel, for tests and for channels inside one process. */
 typedef struct {
     uint8_t *bytes;
     size_t used, capacity;
 } gs_sink;
 
-/* An event that is due touches the first two cache lines and no more: the run, and behind it all up
- * to the first counter. With fifty channels an event, each line more is felt. */
+/* Sending an event touches only the first two cache lines: the run, and the fields up to the first
+ * counter. With fifty channels an event, each further line costs time. */
 typedef struct gs_channel {
     gs_run runs[GS_PORTS];
     uint32_t channel_id;
     uint32_t index;
     uint32_t mtu_bytes;
     uint32_t level;
-    uint8_t version; /* Of its datagrams. */
+    uint8_t version; /* Version of its datagrams. */
     bool floods;
     bool is_dirty;
-    bool is_backlogged; /* Paced, and waiting for its line. */
+    bool is_backlogged; /* Paced, and its line is busy. */
     bool has_gso;
     bool is_posix;
     bool is_ipv6;
     int sockets[GS_PORTS]; /* -1: a memory channel. */
     uint64_t counter;
     struct gs_queues *queues; /* NULL: not paced. */
-    uint64_t sent_ns;         /* When events left last, by the steady clock; 0: never. */
+    uint64_t sent_ns;         /* When events were last sent, by the steady clock; 0: never. */
     gs_channel_counters counters;
     uint64_t probe_interval_ns; /* 0: no probes. */
     uint64_t next_probe_ns;     /* By the steady clock. */
@@ -76,19 +76,19 @@ _Static_assert(offsetof(gs_channel, counters.due) < 128, "in the second cache li
 typedef struct {
     uint32_t channel_id, index, level, mtu_bytes, version;
     uint64_t probe_interval_ns;
-    uint64_t counter; /* Of the last datagram that ever left under this id. */
+    uint64_t counter; /* Counter of the last datagram ever sent under this id. */
     bool floods, is_posix, probes_only_when_idle;
     uint64_t bandwidth_bytes_per_s;
     uint32_t queue_events_max;
     const struct sockaddr *addresses[GS_PORTS]; /* NULL: memory. */
     socklen_t address_bytes;
-} gs_channel_words;
+} gs_channel_options;
 
 /* 0, or the errno of the socket call that failed. */
-int gs_channel_open(const gs_channel_words *words, gs_channel **opened);
+int gs_channel_open(const gs_channel_options *options, gs_channel **opened);
 void gs_channel_close(gs_channel *channel);
 
-/* The way for an event that does not fit into the open segment, or finds none open. */
+/* Append an event that does not fit into the open segment, or finds none open. */
 void gs_channel_append_rare(gs_channel *channel, uint32_t port, const uint8_t *event,
                             uint32_t bytes);
 
@@ -106,13 +106,13 @@ static inline void gs_channel_append(gs_channel *channel, uint32_t port, const u
     run->events++;
 }
 
-/* Send what is open, urgent first. */
+/* Send the open datagrams, urgent ones first. */
 void gs_channel_flush(gs_channel *channel);
 
-/* Whether a probe is due, which events that have left may have put off. */
+/* True if a probe is due; events sent meanwhile may have postponed it. */
 bool gs_channel_needs_probe(gs_channel *channel, uint64_t now_ns);
 
-/* Send a probe and note when the next one is due; nothing may be open. */
+/* Send a probe and set when the next one is due; no datagram may be open. */
 void gs_channel_probe(gs_channel *channel, uint64_t now_ns);
 
 #endif

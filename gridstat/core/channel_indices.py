@@ -1,4 +1,4 @@
-"""Which place in the core's array of channels belongs to which channel id.
+"""Indices of channels in the core's array, by channel id.
 
 Rows carry indices, and the forwarding thread may hold an old version of the table for a while. So
 an index is given to another channel only after no row names the old one and the thread has passed
@@ -27,14 +27,15 @@ class ChannelIndices:
         self._rows: dict[int, int] = {}
         self._named: dict[int, tuple[int, ...]] = {}
         self._free = list(range(self.capacity - 1, -1, -1))
-        self._leaving: list[tuple[int, int]] = []
+        self._released: list[tuple[int, int]] = []
 
     def take(self, channel_id: int, is_past: Callable[[int], bool]) -> int:
-        """The index for a channel that opens; `is_past` tells whether a version is gone."""
+        """Return the index for a channel that opens; `is_past` says whether the thread has passed a
+        version."""
         if len(self._open) >= self._channels_max:
             raise LimitReached("no room for another channel", hint="raise limits.channels_max")
         if channel_id not in self.of:
-            self._return_leaving(is_past)
+            self._free_released(is_past)
             if not self._free:
                 raise LimitReached(
                     "too many closed channels are still named by rows",
@@ -45,29 +46,29 @@ class ChannelIndices:
         return self.of[channel_id]
 
     def close(self, channel_id: int, epoch: int) -> None:
-        """The channel is closed; version `epoch` of the table stands now."""
+        """Note that the channel is closed; `epoch` is the present version of the table."""
         self._open.discard(channel_id)
-        self._let_go(channel_id, epoch)
+        self._release(channel_id, epoch)
 
     def name(self, variable_id: int, channel_ids: tuple[int, ...], epoch: int) -> None:
-        """The row of a variable names these channels from version `epoch` on."""
+        """Note that the row of a variable names these channels from version `epoch` on."""
         for channel_id in channel_ids:
             self._rows[channel_id] = self._rows.get(channel_id, 0) + 1
         for channel_id in self._named.pop(variable_id, ()):
             self._rows[channel_id] -= 1
-            self._let_go(channel_id, epoch)
+            self._release(channel_id, epoch)
         if channel_ids:
             self._named[variable_id] = channel_ids
 
-    def _let_go(self, channel_id: int, epoch: int) -> None:
+    def _release(self, channel_id: int, epoch: int) -> None:
         if channel_id not in self._open and self._rows.get(channel_id, 0) == 0:
             self._rows.pop(channel_id, None)
-            self._leaving.append((epoch, self.of.pop(channel_id)))
+            self._released.append((epoch, self.of.pop(channel_id)))
 
-    def _return_leaving(self, is_past: Callable[[int], bool]) -> None:
-        waiting, self._leaving = self._leaving, []
+    def _free_released(self, is_past: Callable[[int], bool]) -> None:
+        waiting, self._released = self._released, []
         for epoch, index in waiting:
             if is_past(epoch):
                 self._free.append(index)
             else:
-                self._leaving.append((epoch, index))
+                self._released.append((epoch, index))

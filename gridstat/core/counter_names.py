@@ -20,14 +20,14 @@ POLICED_REASONS: Final = tuple(
     for name in CORE_COUNTERS
     if name is not None and name.startswith("policed_")
 )
-"""For which the first hop does not let a publisher's event pass."""
+"""Reasons for which the first hop refuses a publisher's event."""
 CHANNEL_COUNTERS: Final = (
     "due", "sent", "queued", "queue_full", "pool_empty", "send_failed", "datagrams_out",
     "bytes_out", "fallback", "mtu_changes", "probes_sent", "probes_failed",
     "replay_queued",
 )  # fmt: skip
 SOURCE_FACTS: Final = ("heard_ns", "silent_ns", "datagrams", "lost", "reordered", "probes")
-"""By the steady clock; `heard_ns` is 0 as long as nothing has come."""
+"""Facts of an incoming channel, by the steady clock; `heard_ns` is 0 until the first datagram."""
 
 SENDER_COUNTERS: Final = (
     "events", "sent", "send_failed", "would_block", "datagrams_out", "bytes_out", "fallback",
@@ -48,7 +48,7 @@ _REFUSALS: Final = (
 
 
 def check_committed(result: int) -> None:
-    """Say why the core has refused a delta, if it has."""
+    """Raise the error that a refused commit means."""
     if result != 0:
         refusal, message, hint = _REFUSALS[result - 1]
         raise refusal(message, hint=hint)

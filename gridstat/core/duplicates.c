@@ -35,15 +35,16 @@ static uint64_t quiet_ns(const gs_window *window, uint64_t now_ns)
     return now_ns > accepted_at_ns ? now_ns - accepted_at_ns : 0;
 }
 
-/* Less than the window ahead of where the stream should be by now. Of less than a second: the
- * product has at most 63 bits. */
+/* True if the slot is less than the window ahead of the stream's expected position. Of less than a
+ * second: the product has at most 63 bits. */
 static bool is_on_time(const gs_period *period, __int128 distance, uint64_t elapsed_ns)
 {
     return distance < GS_WINDOW_SLOTS + period->multiplier * elapsed_ns / period->divisor;
 }
 
-/* Two different events near each other, on the far side of the window, move it there; so do two far
- * apart that follow each other, for whoever comes here with slots of the past has been quiet. */
+/* Two different events near each other, beyond the window, move the window there; so do two far
+ * apart that follow each other, because a stream that comes back with slots of the past has been
+ * quiet. */
 static gs_verdict jump(gs_window *window, int64_t slot, bool from_publisher, uint64_t now_ns)
 {
     __int128 newest = window->newest;
@@ -96,7 +97,7 @@ gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int
     }
     if (distance <= 0 && distance > -GS_WINDOW_SLOTS)
         return behind(window, (uint32_t)-distance, from_publisher, now_ns);
-    /* Nothing was accepted for a while: the stream is slow, was away, or its clock was set. */
+    /* No event was accepted for a while: the stream is slow, paused, or its clock was set. */
     uint64_t elapsed_ns = quiet_ns(window, now_ns);
     bool has_rested = elapsed_ns >= GS_QUIET_NS;
     if (distance < 0 && !has_rested)
@@ -120,8 +121,8 @@ static bool has_seen(const gs_ring *ring, const gs_occurrence *event)
     return false;
 }
 
-/* Too soon by its own stamps and by our clock: a publisher whose clock was set back is heard again
- * after one interval. */
+/* True if the event is too soon both by its stamps and by our clock: a publisher whose clock was
+ * set back is accepted again after one interval. */
 static bool is_too_soon(const gs_ring *ring, const gs_occurrence *event)
 {
     if (ring->count == 0)
@@ -132,7 +133,8 @@ static bool is_too_soon(const gs_ring *ring, const gs_occurrence *event)
     return (__int128)event->created_ns < earliest_ns && elapsed_ns < event->interval_ns_min;
 }
 
-/* Stamps may be chosen and arrivals may jitter: each alone forgives too much, or too little. */
+/* A sender can choose its stamps, and arrivals jitter: each test alone would allow too much or too
+ * little. */
 static bool is_too_fast(gs_ring *ring, const gs_occurrence *event)
 {
     if (event->interval_ns_min == 0)

@@ -1,12 +1,13 @@
-/* First copy only: which events of a variable have been here before.
+/* Duplicate detection: only the first copy of an event is accepted.
  *
  * Periodic variables: a bitmap window of 256 slots, keyed by the 64-bit slot, one cache line each.
- * Aperiodic ones: a ring of the last exact (created, sequence) pairs, with expiry. Never a
- * high-water mark: under loss and jitter "newest wins" threw away a third of the good events.
- * A jump beyond the window needs two consistent events, so that one forged stamp cannot silence a
- * variable. How far the stream may be by now goes by the time since the last event: what is ahead
- * of that by less than the window is no jump, for the events of sparse subscriptions are far apart,
- * and those of several are so irregularly. `reference_window.py` says the same in Python.
+ * Aperiodic ones: a ring of the last exact (created, sequence) pairs, with expiry. Not a high-water
+ * mark: under loss and jitter "newest wins" dropped a third of the good events. A jump beyond the
+ * window needs two consistent events, so that one forged stamp cannot silence a variable. The
+ * expected position of the stream follows from the time since the last event: a slot ahead of that
+ * position by less than the window is no jump, because events of sparse subscriptions are far
+ * apart, and those of several subscriptions irregularly so. `reference_window.py` is the same in
+ * Python.
  */
 #ifndef GS_DUPLICATES_H
 #define GS_DUPLICATES_H
@@ -20,7 +21,8 @@
 #define GS_POLICED_SLOTS 64
 #define GS_RING_EVENTS   128
 #define GS_QUIET_NS      1000000000ULL
-#define GS_FLOOD_HOLD_NS 1000000000ULL /* What is not remembered for so long does not flood. */
+#define GS_FLOOD_HOLD_NS \
+    1000000000ULL /* An event must be remembered for this long to be flooded. */
 
 typedef enum {
     GS_ACCEPTED = 0,
@@ -34,17 +36,17 @@ typedef struct {
     int64_t newest;
     uint64_t bits[4]; /* Bit i of the 256 stands for slot newest - i. */
     int64_t candidate;
-    uint64_t policed;        /* Bit i: the publisher itself has used slot newest - i. */
-    uint64_t accepted_at_ns; /* 0: nothing yet. Bit 0 of it: there is a candidate. */
+    uint64_t policed;        /* Bit i: the publisher itself has sent slot newest - i. */
+    uint64_t accepted_at_ns; /* 0: no event yet. Bit 0: there is a candidate. */
 } __attribute__((aligned(64))) gs_window;
 
 typedef struct {
     uint64_t created_ns[GS_RING_EVENTS];
     uint64_t arrived_ns[GS_RING_EVENTS];
     uint16_t sequence[GS_RING_EVENTS];
-    uint64_t last_created_ns; /* Of the last accepted event, and when it came. */
+    uint64_t last_created_ns; /* Stamp and arrival of the last accepted event. */
     uint64_t last_arrived_ns;
-    uint64_t due_ns; /* Of the pace that a publisher is held to. */
+    uint64_t due_ns; /* When the next event is due by the publisher's pace. */
     uint32_t next;
     uint32_t count; /* Entries in use; it only grows, up to all of them. */
 } gs_ring;
@@ -84,8 +86,8 @@ typedef struct {
 
 gs_verdict gs_ring_accept(gs_ring *ring, const gs_occurrence *event);
 
-/* Whether all that a full ring knows has come within the hold: then the event that was accepted
- * last may be one that was here and is forgotten. */
+/* True if all entries of a full ring came within the hold time: then the event accepted last may be
+ * a copy of a forgotten one. */
 bool gs_ring_is_crowded(const gs_ring *ring, uint64_t now_ns);
 
 #endif

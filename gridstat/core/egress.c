@@ -4,8 +4,8 @@
 #include "memory.h"
 
 #define NS_PER_S            1000000000ULL
-#define CATCH_UP_NS         2000000ULL /* A timer that fires late costs no bandwidth up to this. */
-#define REPLAYS_PER_S       2000U      /* Datagrams of replay that the line takes one by one. */
+#define CATCH_UP_NS         2000000ULL /* A timer may be late by this without loss of bandwidth. */
+#define REPLAYS_PER_S       2000U      /* Replay datagrams a second that fill the line. */
 #define UDP_BYTES           8U
 #define IPV4_BYTES          20U
 #define IPV6_BYTES          40U
@@ -65,13 +65,13 @@ static void take_first(gs_channel *channel)
         gs_subtract(&channel->counters.replay_queued, 1);
 }
 
-/* Whether nothing but replay waits. */
+/* True if only replay is queued. */
 static bool is_replay_next(const gs_queues *queues)
 {
     return queues->waiting == 1U << GS_CLASS_REPLAY;
 }
 
-/* One datagram's worth in strict order, all for the same port, and replay by itself; its bytes. */
+/* Fill one datagram in strict order, all for the same port, replay by itself; returns its bytes. */
 static uint32_t fill_datagram(gs_channel *channel, const gs_pumping *pumping)
 {
     gs_queues *queues = channel->queues;

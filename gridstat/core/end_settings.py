@@ -1,4 +1,4 @@
-"""What Python may ask of the ends: their settings and columns, checked before C sees them."""
+"""Settings and columns of sender and receiver, checked before they are passed to C."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ VARIABLES_MAX: Final = 2**24
 RING_EVENTS_MAX: Final = 2**24
 OPTION_BYTES_MAX: Final = 2**30
 
-TROUBLES: Final = (
+OPEN_ERRORS: Final = (
     ("", ""),
     ("there is no memory for it", "ask for a smaller variables_max or ring_events"),
     ("the host cannot be found", "check the name, or give an address"),
     ("the address is in use", "choose another port, or 0 for any free one"),
-    ("this machine has no such address, or no way to it", "`ip address` lists what it has"),
+    ("this machine has no such address, or no route to it", "`ip address` lists what it has"),
     ("the system does not permit it", "choose a port above 1023"),
     ("too many files are open", "raise `ulimit -n`, or close what is not needed"),
     ("the system refuses", "the system's log may say why"),
 )
-"""What is wrong and what to do, in the order of `gs_end_status` in `end_socket.h`."""
+"""Error text and hint by status, in the order of `gs_end_status` in `end_socket.h`."""
 
 Keep: TypeAlias = Literal["ring", "newest", "count"]
-"""All events and the newest of each variable, the newest only, or nothing but counters."""
+""""ring": all events and the newest of each variable; "newest": the newest only; "count": counters
+only."""
 
 
 class ReceiverSettings(TypedDict, total=False):
-    """The words of `ReceiverSpec`, for callers that give some of them by name."""
+    """Fields of `ReceiverSpec`, for callers that pass some of them by name."""
 
     host: str
     data_port: int
@@ -54,30 +55,31 @@ class ReceiverSettings(TypedDict, total=False):
 @checked_calls()
 @dataclass(frozen=True, slots=True)
 class ReceiverSpec:
-    """How a receiver is opened; the bounds hold for as long as it lives."""
+    """Settings of a receiver; the bounds hold for its lifetime."""
 
     host: str = "127.0.0.1"
-    """An address of either family, or a name; "::" hears IPv4 as well."""
+    """Address of either family, or a name; "::" receives IPv4 as well."""
     data_port: int = 0
     urgent_port: int = 0
     """0: any free port."""
     keep: Keep = "ring"
     ring_events: int = 65_536
-    """Rounded up to a power of two; events that find no room count as `ring_full`."""
+    """Capacity, rounded up to a power of two; events that find the ring full count as
+    `ring_full`."""
     option_bytes: int = 0
-    """Room for the options of events that wait, likewise; 0: options are not kept."""
+    """Capacity for the options of waiting events, rounded likewise; 0: options are not kept."""
     variables_max: int = 131_072
     ring_expiry_ns: int = 60_000_000_000
-    """How long an aperiodic event is remembered, to tell its copies."""
+    """Time for which an aperiodic event is remembered, to detect its copies."""
     accept_unknown: bool = False
-    """Deliver the events of variables that nobody expects too, every copy of them.
+    """Deliver the events of variables that are not expected too, every copy of them.
 
     Their newest values have `variables_max` places of their own, taken at the start; events of
     further ones are delivered all the same, and count as `newest_full`.
     """
     only_sources: bool = False
-    """Take events only of opened sources, each from one host at a time; others count as
-    `policed_source`. A host is followed to another address after a second of silence."""
+    """Accept events only of opened sources, each from one host at a time; others count as
+    `policed_source`. Another host is accepted after a second of silence."""
     page: memoryview | bytearray | None = None
     """4,096 writable bytes, say of shared memory, for the counters."""
     posix: bool = False
@@ -95,14 +97,14 @@ class ReceiverSpec:
 
 
 def bounded(name: str, value: int, low: int, high: int) -> int:
-    """The value, if it is within its bounds."""
+    """Return the value; raise `LayoutError` if it is out of bounds."""
     if not low <= value <= high:
         raise LayoutError(f"{name} is {value}, and must be {low} to {high}")
     return value
 
 
 def column(name: str, values: npt.ArrayLike, kind: str) -> np.ndarray:
-    """The values as the C side wants them (`kind` u4, u8 or i8), if nothing is lost by it.
+    """Return the values as the C code needs them (`kind` u4, u8 or i8); refuse a lossy conversion.
 
     A column of eight-byte values may hold floats as well; their bytes are what is sent.
     """
@@ -119,7 +121,7 @@ def column(name: str, values: npt.ArrayLike, kind: str) -> np.ndarray:
 
 
 def check_opened(status: int, what: str) -> None:
-    """Says why an end cannot be opened, if so."""
+    """Raise the error of a sender or receiver that could not be opened."""
     if status != 0:
-        trouble, hint = TROUBLES[status]
-        raise LinkDown(f"{what}: {trouble}", hint=hint)
+        text, hint = OPEN_ERRORS[status]
+        raise LinkDown(f"{what}: {text}", hint=hint)

@@ -27,7 +27,7 @@ cdef extern from "end_socket.h" nogil:
 
 cdef extern from "sender.h" nogil:
     enum: GS_RECORD_BYTES_MAX
-    ctypedef struct gs_sender_words:
+    ctypedef struct gs_sender_options:
         uint32_t channel_id
         const char *host
         uint16_t ports[2]
@@ -61,7 +61,7 @@ cdef extern from "sender.h" nogil:
         uint64_t done, sent
     ctypedef struct gs_sender:
         pass
-    gs_end_status gs_sender_open(const gs_sender_words *, gs_sender **) noexcept
+    gs_end_status gs_sender_open(const gs_sender_options *, gs_sender **) noexcept
     void gs_sender_shut(gs_sender *) noexcept
     void gs_sender_close(gs_sender *) noexcept
     gs_end_status gs_sender_retarget(gs_sender *, const char *, const uint16_t *) noexcept
@@ -119,7 +119,7 @@ cdef extern from "receiver.h" nogil:
         GS_KEEP_NEWEST
         GS_KEEP_COUNT
     enum: GS_RECEIVED_COUNTERS
-    ctypedef struct gs_receiver_words:
+    ctypedef struct gs_receiver_options:
         const char *host
         uint16_t ports[2]
         uint32_t ring_events, option_bytes, variables_max
@@ -129,7 +129,7 @@ cdef extern from "receiver.h" nogil:
         uint64_t *page
     ctypedef struct gs_receiver:
         pass
-    gs_end_status gs_receiver_open(const gs_receiver_words *, gs_receiver **) noexcept
+    gs_end_status gs_receiver_open(const gs_receiver_options *, gs_receiver **) noexcept
     void gs_receiver_shut(gs_receiver *) noexcept
     void gs_receiver_close(gs_receiver *) noexcept
     gs_end_status gs_receiver_start(gs_receiver *) noexcept
@@ -138,7 +138,7 @@ cdef extern from "receiver.h" nogil:
     bint gs_receiver_is_foreign(const gs_receiver *) noexcept
     bint gs_receiver_expect(gs_receiver *, uint32_t, const gs_law *) noexcept
     bint gs_receiver_forget(gs_receiver *, uint32_t) noexcept
-    bint gs_receiver_told(gs_receiver *, uint32_t, gs_ledger_facts *) noexcept
+    bint gs_receiver_ledger(gs_receiver *, uint32_t, gs_ledger_facts *) noexcept
     bint gs_receiver_open_source(gs_receiver *, uint32_t) noexcept
     bint gs_receiver_close_source(gs_receiver *, uint32_t) noexcept
     uint32_t gs_receiver_source(gs_receiver *, uint32_t, gs_source_facts *) noexcept

@@ -36,7 +36,7 @@ static bool open_table(gs_variable_table *table, uint32_t places_max, uint32_t l
     return table->variables != NULL && table->index != NULL;
 }
 
-/* The thread adopts on an event's way, which must not meet untouched pages. */
+/* The thread adopts variables on the event path, which must not meet untouched pages. */
 static void touch_table(gs_variable_table *table)
 {
     memset(table->variables, 0, table->places_max * sizeof *table->variables);
@@ -51,19 +51,19 @@ static void close_table(gs_variable_table *table)
     index_release(table->index);
 }
 
-/* Identifiers come and go: half as many more lines than needed, so that few rebuilds are. */
+/* Half as many lines more than needed, so that changing identifiers cause few rebuilds. */
 static uint32_t lines_max(const gs_expected *expected)
 {
     return expected->variables_max + expected->variables_max / 2 + 16;
 }
 
-/* One place and one law more than variables: a change takes the new before it gives the old. */
-bool gs_expected_open(gs_expected *expected, const gs_expected_words *words)
+/* One place and one law more than variables: a change takes the new one before it frees the old. */
+bool gs_expected_open(gs_expected *expected, const gs_expected_options *options)
 {
-    uint32_t places = words->variables_max + 1;
+    uint32_t places = options->variables_max + 1;
     *expected = (gs_expected){
-        .variables_max = words->variables_max,
-        .ring_expiry_ns = words->ring_expiry_ns,
+        .variables_max = options->variables_max,
+        .ring_expiry_ns = options->ring_expiry_ns,
         .seen = ASLEEP,
     };
     pthread_mutex_init(&expected->adding, NULL);
@@ -72,13 +72,13 @@ bool gs_expected_open(gs_expected *expected, const gs_expected_words *words)
     expected->identifiers = gs_lazy_allocate(places * sizeof(uint32_t));
     expected->free_places = gs_lazy_allocate(places * sizeof(uint32_t));
     is_open &= expected->identifiers != NULL && expected->free_places != NULL;
-    if (words->has_ledgers) {
+    if (options->has_ledgers) {
         expected->ledgers = gs_lazy_allocate(places * sizeof *expected->ledgers);
         is_open &= expected->ledgers != NULL;
     }
-    if (!is_open || words->adopted_max == 0)
+    if (!is_open || options->adopted_max == 0)
         return is_open;
-    if (!open_table(&expected->adopted, words->adopted_max, words->adopted_max))
+    if (!open_table(&expected->adopted, options->adopted_max, options->adopted_max))
         return false;
     touch_table(&expected->adopted);
     return true;
@@ -120,7 +120,7 @@ void gs_expected_settle(gs_expected *expected)
 
 /* --- Places ------------------------------------------------------------------------------ */
 
-/* A free place, empty but not yet in the index. */
+/* Return a free place, cleared but not yet in the index. */
 static uint32_t take_place(gs_expected *expected, uint32_t variable_id)
 {
     uint32_t place = expected->free_place_count != 0
@@ -133,7 +133,7 @@ static uint32_t take_place(gs_expected *expected, uint32_t variable_id)
     return place;
 }
 
-/* After the thread has let go of it. */
+/* Called after the thread has released the place. */
 static void give_place_back(gs_expected *expected, uint32_t place)
 {
     gs_expected_variable *variable = &expected->announced.variables[place];
@@ -143,7 +143,7 @@ static void give_place_back(gs_expected *expected, uint32_t place)
     expected->free_places[expected->free_place_count++] = place;
 }
 
-/* Lines of identifiers that are all gone are left behind in the old index. */
+/* Copy the index without the lines of identifiers that were all removed. */
 static bool rebuild_index(gs_expected *expected)
 {
     gs_variable_table *table = &expected->announced;
@@ -167,8 +167,8 @@ static bool has_line(gs_expected *expected, uint32_t variable_id)
 
 /* --- Announcing and forgetting ----------------------------------------------------------- */
 
-/* Other terms, the same slots: the window stays. The count begins anew only when no event goes by
- * the old terms any more: what it began with would be of another divisor. */
+/* Change the terms of a variable whose slots stay the same: the window stays. The counts restart
+ * only when no event uses the old terms any more, because their divisor may differ. */
 static bool renew(gs_expected *expected, gs_expected_variable *variable, const gs_law *law)
 {
     const gs_law *old = variable->law, *fresh = gs_laws_share(&expected->laws, law);
@@ -182,7 +182,8 @@ static bool renew(gs_expected *expected, gs_expected_variable *variable, const g
     return true;
 }
 
-/* Other slots take a fresh place: the receiving thread may be reading the old one. */
+/* A variable with other slots takes a new place: the receiving thread may be reading the old
+ * one. */
 static bool add(gs_expected *expected, uint32_t variable_id, const gs_law *law)
 {
     gs_variable_table *table = &expected->announced;
@@ -241,22 +242,22 @@ gs_expected_variable *gs_expected_adopt(gs_expected *expected, uint32_t variable
     return variable;
 }
 
-bool gs_expected_told(gs_expected *expected, uint32_t variable_id, gs_ledger_facts *facts)
+bool gs_expected_read_ledger(gs_expected *expected, uint32_t variable_id, gs_ledger_facts *facts)
 {
     if (expected->ledgers == NULL)
         return false;
     pthread_mutex_lock(&expected->adding);
     gs_expected_variable *known = gs_variable_table_find(&expected->announced, variable_id);
     if (known != NULL)
-        *facts = gs_ledger_tell(gs_expected_ledger(expected, known), known->law);
+        *facts = gs_ledger_read(gs_expected_ledger(expected, known), known->law);
     pthread_mutex_unlock(&expected->adding);
     return known != NULL;
 }
 
 /* --- Values ------------------------------------------------------------------------------ */
 
-/* Each word is stored with release and loaded with acquire: a reader that meets a new word meets
- * the odd version as well, and tries again. Fences would do the same, but TSan cannot see them. */
+/* Each word is stored with release and loaded with acquire: a reader that loads a new word also
+ * sees the odd version, and tries again. Fences would do the same, but TSan cannot see them. */
 void gs_expected_store_newest(gs_expected_variable *variable, const gs_sample *sample,
                               uint64_t now_ns)
 {

@@ -1,11 +1,11 @@
-/* The variables that a receiver expects: the first copy of each event, and the newest value.
+/* Variables that a receiver expects: the first copy of each event, and the newest value.
  *
- * Which copy is the first is the law of `duplicates.h`, the same as in every router. The receiving
- * thread owns windows, values and ledgers; others announce and forget variables and read values
- * under a lock. The thread takes no lock: whoever unlinks something waits until the thread has
- * passed a quiet point, or sleeps, before the memory serves anything else. Variables that nobody
- * announced have a table of their own, which the thread alone adds to, so that no flood of
- * identifiers can take the places of the announced ones.
+ * The first copy is determined by the law of `duplicates.h`, as in every router. The receiving
+ * thread owns windows, values and ledgers; other threads announce and forget variables and read
+ * values under a lock. The receiving thread takes no lock: a thread that unlinks an object waits
+ * until the receiving thread has passed a quiet point, or sleeps, before it reuses the memory.
+ * Variables that were not announced have a table of their own, which the receiving thread alone
+ * adds to, so that no flood of identifiers can use up the places of the announced ones.
  *
  * All `now_ns` here are of the steady clock: a wall clock that is set must not silence a variable.
  */
@@ -24,35 +24,35 @@
 #include "variable_index.h"
 
 #define GS_SAMPLE_WORDS (sizeof(gs_sample) / sizeof(uint64_t))
-#define GS_AHEAD_NS_MAX 10000000000ULL /* As far ahead a router lets a stamp be. */
+#define GS_AHEAD_NS_MAX 10000000000ULL /* The bound by which routers let a stamp be ahead. */
 
 typedef struct {
     gs_window window;
-    const gs_law *law; /* Atomic. NULL: adopted, and every copy counts. */
-    gs_ring *ring;     /* Of an aperiodic variable. */
+    const gs_law *law; /* Atomic. NULL: adopted, every copy is delivered. */
+    gs_ring *ring;     /* Only for an aperiodic variable. */
     uint64_t version;  /* Odd while `newest` is being written; 0: no event yet. */
     uint64_t newest[GS_SAMPLE_WORDS];
-    uint64_t newest_at_ns; /* When it came; for the thread. */
+    uint64_t newest_at_ns; /* When the newest event came; used by the thread. */
 } __attribute__((aligned(64))) gs_expected_variable;
 
 typedef struct {
-    gs_variable_index *index;        /* Atomic: replaced as a whole once it is worn. */
+    gs_variable_index *index;        /* Atomic: rebuilt and replaced once it has no free lines. */
     gs_expected_variable *variables; /* NULL: there is no such table. */
     uint32_t places_max;
-    uint32_t count; /* Places that were ever taken. */
+    uint32_t count; /* One more than the highest place ever used. */
 } gs_variable_table;
 
 typedef struct {
     gs_variable_table announced; /* Changed under the lock. */
-    gs_variable_table adopted;   /* Added to by the receiving thread. */
-    gs_ledger *ledgers;          /* By place of the announced ones; NULL: none are kept. */
+    gs_variable_table adopted;   /* Changed by the receiving thread only. */
+    gs_ledger *ledgers;          /* By place of the announced variable; NULL: none are kept. */
     uint32_t variables_max, variable_count;
-    uint32_t *identifiers; /* By place: whose it is. */
+    uint32_t *identifiers; /* Variable identifier by place. */
     uint32_t *free_places, free_place_count;
     gs_laws laws;
     uint64_t ring_expiry_ns;
-    uint64_t epoch; /* Atomic: moves when something was unlinked. */
-    uint64_t seen;  /* Atomic: the epoch that the thread came in with. */
+    uint64_t epoch; /* Atomic: grows when an object was unlinked. */
+    uint64_t seen;  /* Atomic: epoch at which the thread entered. */
     pthread_mutex_t adding;
 } gs_expected;
 
@@ -61,33 +61,34 @@ typedef struct {
     uint32_t adopted_max;   /* Others. */
     uint64_t ring_expiry_ns;
     bool has_ledgers;
-} gs_expected_words;
+} gs_expected_options;
 
-bool gs_expected_open(gs_expected *expected, const gs_expected_words *words);
+bool gs_expected_open(gs_expected *expected, const gs_expected_options *options);
 void gs_expected_close(gs_expected *expected);
 
-/* A known variable keeps its window unless its period or phase changes, and counts anew if any of
- * its terms do. False when there is no room. */
+/* Announce a variable, or change its terms. A known variable keeps its window unless its period or
+ * phase changes, and restarts its counts if any of its terms change. False: no place is free. */
 bool gs_expected_add(gs_expected *expected, uint32_t variable_id, const gs_law *law);
 
-/* Its events are unknown from now on, and its place is free; false when it was not announced. */
+/* Forget a variable: its events are unknown from now on, and its place is free. False: it was not
+ * announced. */
 bool gs_expected_forget(gs_expected *expected, uint32_t variable_id);
 
-/* Any thread but the receiving one; false while no event has come. */
+/* Read the newest value; any thread but the receiving one. False while no event has come. */
 bool gs_expected_newest(gs_expected *expected, uint32_t variable_id, gs_sample *sample);
 
 /* False when the variable was not announced, or no ledgers are kept. */
-bool gs_expected_told(gs_expected *expected, uint32_t variable_id, gs_ledger_facts *facts);
+bool gs_expected_read_ledger(gs_expected *expected, uint32_t variable_id, gs_ledger_facts *facts);
 
 /* Wait until the receiving thread holds nothing that was unlinked before. */
 void gs_expected_settle(gs_expected *expected);
 
-/* The rest is for the receiving thread. Between these two it may hold variables. */
+/* The functions below are for the receiving thread. Between these two it may hold variables. */
 void gs_expected_enter(gs_expected *expected);
 void gs_expected_leave(gs_expected *expected);
 
-/* For a variable nobody announced: its newest value is kept, its copies are not told apart. NULL
- * when there is no room. */
+/* Add a variable that was not announced: its newest value is kept, its copies are not
+ * distinguished. NULL: no place is free. */
 gs_expected_variable *gs_expected_adopt(gs_expected *expected, uint32_t variable_id);
 
 static inline gs_expected_variable *gs_variable_table_find(const gs_variable_table *table,
@@ -107,13 +108,13 @@ static inline gs_expected_variable *gs_expected_find(const gs_expected *expected
     return found;
 }
 
-/* What is expected of a variable; NULL of an adopted one. */
+/* Terms of a variable; NULL for an adopted one. */
 static inline const gs_law *gs_expected_law(const gs_expected_variable *variable)
 {
     return __atomic_load_n(&variable->law, __ATOMIC_ACQUIRE);
 }
 
-/* Of an announced variable; NULL where none are kept. */
+/* Ledger of an announced variable; NULL where none are kept. */
 static inline gs_ledger *gs_expected_ledger(const gs_expected *expected,
                                             const gs_expected_variable *variable)
 {
@@ -127,8 +128,8 @@ void gs_expected_store_newest(gs_expected_variable *variable, const gs_sample *s
 gs_verdict gs_expected_accept_aperiodic(const gs_expected *expected, gs_expected_variable *variable,
                                         const gs_sample *sample, uint64_t now_ns);
 
-/* Whether a stream that is alive is asked to jump to a stamp that no clock here will show for long:
- * no router lets such a one pass, so whoever sends it is none. */
+/* True if the event would move a live stream to a stamp far ahead of the clock: routers let no such
+ * event pass, so its sender is no router. */
 static inline bool gs_expected_is_forged(const gs_window *window, const gs_sample *sample,
                                          int64_t slot, uint64_t now_ns)
 {
@@ -138,12 +139,13 @@ static inline bool gs_expected_is_forged(const gs_window *window, const gs_sampl
            sample->created_ns > sample->received_ns + GS_AHEAD_NS_MAX;
 }
 
-/* What would be a jump is none for an event that is replayed, unless a latency is promised, as it
- * is of no such variable. */
+/* Accept a jump of a replayed event, unless a latency is promised; none is for replayed
+ * variables. */
 gs_verdict gs_expected_follow(gs_expected_variable *variable, const gs_law *law, int64_t slot,
                               uint64_t now_ns);
 
-/* The verdict on an event in a slot; an accepted one that is the newest becomes the value. */
+/* Return the verdict on an event in a slot; an accepted event that is the newest becomes the
+ * value. */
 static inline gs_verdict gs_expected_accept(gs_expected_variable *variable, const gs_law *law,
                                             const gs_sample *sample, int64_t slot, uint64_t now_ns,
                                             bool keeps_newest)

@@ -1,5 +1,7 @@
 #include "forwarder.h"
 
+#include <time.h>
+
 #include "egress.h"
 #include "memory.h"
 #include "pace.h"
@@ -7,25 +9,29 @@
 #define GROUP    24U /* Events that are looked up together, so that their cache misses overlap. */
 #define NO_SCOPE UINT32_MAX
 
+#define COUNTER_SPINS_MAX 2000U /* About a tenth of a millisecond, several calls long. */
+#define COUNTER_TRIES_MAX (COUNTER_SPINS_MAX + 10000U)
+#define COUNTER_NAP_NS    50000
+
 typedef struct {
     gs_core *core;
     const gs_root *root;
     const gs_source *source;
-    uint64_t heard; /* The source's newest datagram of a row that is not noted yet. */
+    uint64_t received; /* Newest datagram of the current run, not noted yet. */
     uint64_t active;
     gs_now now;
     uint64_t arrived_ns; /* By the steady clock. */
     uint32_t port;
-} passage;
+} arrival_context;
 
 typedef struct {
     const uint8_t *bytes;
     const gs_row *row;
-    gs_buffer *buffer; /* The shared copy for paced channels, once there is one. */
+    gs_buffer *buffer; /* Copy shared by all paced channels; NULL until the first needs it. */
     uint64_t arrived_ns;
     uint32_t length;
     uint32_t port;
-} flight;
+} forwarded_event;
 
 typedef struct {
     uint32_t scope;
@@ -74,7 +80,7 @@ gs_view gs_enter(gs_core *core)
 {
     gs_view view;
     uint64_t modes;
-    /* Modes, root, modes again: a change of both in either order is never seen in halves. */
+    /* Read modes, root, modes again: a change of both, in either order, is never seen half. */
     do {
         modes = __atomic_load_n(&core->modes, __ATOMIC_SEQ_CST);
         view.root = gs_table_enter(core->table);
@@ -101,7 +107,8 @@ static void mark_dirty(gs_core *core, gs_channel *channel)
     }
 }
 
-static void enqueue(gs_core *core, gs_channel *channel, flight *event, uint32_t event_class)
+static void enqueue(gs_core *core, gs_channel *channel, forwarded_event *event,
+                    uint32_t event_class)
 {
     if (!gs_queue_has_room(channel->queues, event_class)) {
         gs_add(&channel->counters.queue_full, 1);
@@ -119,7 +126,8 @@ static void enqueue(gs_core *core, gs_channel *channel, flight *event, uint32_t 
     gs_queue_put(channel, event_class, event->buffer);
 }
 
-static inline void dispatch(gs_core *core, gs_channel *channel, flight *event, uint32_t event_class)
+static inline void dispatch(gs_core *core, gs_channel *channel, forwarded_event *event,
+                            uint32_t event_class)
 {
     gs_add(&channel->counters.due, 1);
     if (__builtin_expect(channel->queues == NULL, 1)) {
@@ -136,7 +144,7 @@ static inline gs_channel *channel_at(const gs_core *core, uint32_t index)
     return __atomic_load_n(&core->channels[index], __ATOMIC_ACQUIRE);
 }
 
-/* The widest scope that an active mode asks for, of those that flood this slot. */
+/* Return the widest flooding scope that an active mode requests for this slot, or NO_SCOPE. */
 static uint32_t flooding_scope(const gs_row *row, uint64_t active, int64_t slot)
 {
     const uint64_t *flood = gs_row_floods(row);
@@ -148,65 +156,69 @@ static uint32_t flooding_scope(const gs_row *row, uint64_t active, int64_t slot)
     return scope;
 }
 
-/* Copies come round in a cycle of routers, and die where their event is remembered. What may be
- * such a copy of something forgotten is routed, but floods no more: `model/flooding.py`. */
-static bool may_flood(const passage *way, const flight *event)
+/* In a cycle of routers a copy returns, and is dropped where its event is remembered. A possible
+ * copy of a forgotten event is routed but not flooded: `model/flooding.py`. */
+static bool may_flood(const arrival_context *context, const forwarded_event *event)
 {
     const gs_row *row = event->row;
-    const gs_core *core = way->core;
+    const gs_core *core = context->core;
     if (!(row->flags & GS_ROW_PERIODIC) &&
-        gs_ring_is_crowded(&core->states.rings[row->state], way->arrived_ns))
+        gs_ring_is_crowded(&core->states.rings[row->state], context->arrived_ns))
         return false;
     uint64_t created_ns = gs_event_created_ns(event->bytes);
-    uint64_t age_ns = way->now.wall_ns > created_ns ? way->now.wall_ns - created_ns : 0;
+    uint64_t age_ns = context->now.wall_ns > created_ns ? context->now.wall_ns - created_ns : 0;
     return row->flags & GS_ROW_STAMP_EXEMPT || age_ns <= GS_FLOOD_HOLD_NS ||
            age_ns - GS_FLOOD_HOLD_NS <= core->limits.stamp_bound_ns;
 }
 
-/* To every channel in scope but the one that leads back to where the event came from. Apart, so
- * that the rows that do not flood stay short. */
-static __attribute__((noinline)) flooding flood(const passage *way, flight *event, int64_t slot)
+/* Send to every channel in scope except the one back to the event's sender. Not inlined, so that
+ * the path of rows that do not flood stays short. */
+static __attribute__((noinline)) flooding flood(const arrival_context *context,
+                                                forwarded_event *event, int64_t slot)
 {
-    const gs_flood_set *set = way->root->floods;
-    flooding done = {.scope = flooding_scope(event->row, way->active, slot)};
+    const gs_flood_set *set = context->root->floods;
+    flooding done = {.scope = flooding_scope(event->row, context->active, slot)};
     if (done.scope == NO_SCOPE)
         return done;
-    if (!may_flood(way, event)) {
-        gs_add(&way->core->counters.flood_withheld, 1);
+    if (!may_flood(context, event)) {
+        gs_add(&context->core->counters.flood_withheld, 1);
         return (flooding){.scope = NO_SCOPE};
     }
     for (uint32_t i = 0; i < set->count; i++) {
-        if (set->ways[i].level < done.scope || set->ways[i].channel_id == way->source->back_channel)
+        if (set->outputs[i].level < done.scope ||
+            set->outputs[i].channel_id == context->source->back_channel)
             continue;
-        gs_channel *channel = channel_at(way->core, set->ways[i].channel_index);
+        gs_channel *channel = channel_at(context->core, set->outputs[i].channel_index);
         if (channel != NULL) {
-            dispatch(way->core, channel, event, 0);
+            dispatch(context->core, channel, event, 0);
             done.copies++;
         }
     }
-    gs_add(&way->core->counters.flooded, 1);
+    gs_add(&context->core->counters.flooded, 1);
     return done;
 }
 
-/* One copy to each way whose bit is set, in the order of the ways. */
-static inline uint32_t send_due(const passage *way, flight *event, uint64_t due,
-                                const uint32_t *ways, uint32_t scope)
+/* Send one copy to each output whose bit is set, in the order of the outputs. */
+static inline uint32_t send_due(const arrival_context *context, forwarded_event *event,
+                                uint64_t due, const uint32_t *outputs, uint32_t scope)
 {
     uint32_t copies = 0;
     for (; due != 0; due &= due - 1) {
-        uint32_t next = ways[__builtin_ctzll(due)];
-        gs_channel *channel = channel_at(way->core, next >> 4);
+        uint32_t next = outputs[__builtin_ctzll(due)];
+        gs_channel *channel = channel_at(context->core, next >> 4);
         if (channel == NULL || (channel->floods && channel->level >= scope))
             continue;
-        dispatch(way->core, channel, event, next & 15);
+        dispatch(context->core, channel, event, next & 15);
         copies++;
     }
     return copies;
 }
 
-/* Rows with more than 64 ways, apart so that the others stay short. */
-static __attribute__((noinline)) uint32_t route_wide(const passage *way, flight *event,
-                                                     int64_t slot, uint32_t scope)
+/* Route a row with more than 64 outputs. Not inlined, so that the path of other rows stays
+ * short. */
+static __attribute__((noinline)) uint32_t route_wide(const arrival_context *context,
+                                                     forwarded_event *event, int64_t slot,
+                                                     uint32_t scope)
 {
     const gs_row *row = event->row;
     uint64_t due[GS_MAP_WORDS_MAX];
@@ -214,101 +226,108 @@ static __attribute__((noinline)) uint32_t route_wide(const passage *way, flight 
     for (uint32_t first = 0; first < gs_row_map_words(row); first += GS_MAP_WORDS_MAX) {
         uint32_t left = gs_row_map_words(row) - first;
         uint32_t count = left < GS_MAP_WORDS_MAX ? left : GS_MAP_WORDS_MAX;
-        gs_row_due_wide(row, way->active, slot, first, count, due);
+        gs_row_due_wide(row, context->active, slot, first, count, due);
         for (uint32_t i = 0; i < count; i++)
-            copies += send_due(way, event, due[i], gs_row_ways(row) + 64UL * (first + i), scope);
+            copies +=
+                send_due(context, event, due[i], gs_row_outputs(row) + 64UL * (first + i), scope);
     }
     return copies;
 }
 
-static inline uint32_t route(const passage *way, flight *event, int64_t slot, uint32_t scope)
+static inline uint32_t route(const arrival_context *context, forwarded_event *event, int64_t slot,
+                             uint32_t scope)
 {
-    if (event->row->way_count > 64)
-        return route_wide(way, event, slot, scope);
-    uint64_t due = gs_row_due(event->row, way->active, slot);
-    return send_due(way, event, due, gs_row_ways(event->row), scope);
+    if (event->row->output_count > 64)
+        return route_wide(context, event, slot, scope);
+    uint64_t due = gs_row_due(event->row, context->active, slot);
+    return send_due(context, event, due, gs_row_outputs(event->row), scope);
 }
 
-/* The same for a plain row, straight through. */
-static inline __attribute__((always_inline)) uint32_t route_plain(const passage *way, flight *event,
+/* Route a plain row: one output, one term. */
+static inline __attribute__((always_inline)) uint32_t route_plain(const arrival_context *context,
+                                                                  forwarded_event *event,
                                                                   int64_t slot)
 {
     const uint64_t *program = event->row->program;
-    uint32_t only = (uint32_t)program[GS_PLAIN_WAY];
-    if (!gs_term_is_due(program, way->active, gs_slot_magnitude(slot)))
+    uint32_t only = (uint32_t)program[GS_PLAIN_OUTPUT];
+    if (!gs_term_is_due(program, context->active, gs_slot_magnitude(slot)))
         return 0;
-    gs_channel *channel = channel_at(way->core, only >> 4);
+    gs_channel *channel = channel_at(context->core, only >> 4);
     if (channel == NULL)
         return 0;
-    dispatch(way->core, channel, event, only & 15);
+    dispatch(context->core, channel, event, only & 15);
     return 1;
 }
 
-/* Only what is replayed, or found out late, may be of another time, and comes at a pace whatever
- * its stamp; an aperiodic one is held to it once it is known to be no copy. */
-static __attribute__((noinline)) gs_counter *policed_apart(const passage *way, const gs_row *row)
+/* Police a stamp far from the present. Only replayed or late-found events may have one; they must
+ * keep a pace by arrival. An aperiodic event is held to its pace after the duplicate check. */
+static __attribute__((noinline)) gs_counter *policed_apart(const arrival_context *context,
+                                                           const gs_row *row)
 {
-    gs_core_counters *counters = &way->core->counters;
+    gs_core_counters *counters = &context->core->counters;
     if (!(row->flags & GS_ROW_STAMP_EXEMPT))
         return &counters->policed_stamp;
     if (!gs_row_is_paced(row->flags))
         return NULL;
-    bool keeps = gs_keeps_pace(&way->core->states.paces[row->state], gs_row_interval_ns(row),
-                               GS_PACE_BURST_NS, way->arrived_ns);
+    bool keeps = gs_keeps_pace(&context->core->states.paces[row->state], gs_row_interval_ns(row),
+                               GS_PACE_BURST_NS, context->arrived_ns);
     return keeps ? NULL : &counters->policed_interval;
 }
 
-/* Behind the first hop nobody is ahead by more than it allows, and a second for the clocks: one
- * forged stamp of the future would silence a sparse flood in all its scope. */
-static __attribute__((noinline)) gs_counter *policed_ahead(const passage *way, const gs_row *row,
-                                                           uint64_t created_ns)
+/* Police a stamp ahead of the present behind the first hop, where no honest event is ahead by more
+ * than the bound and a second for the clocks: one forged stamp of the future would silence a sparse
+ * flood in its whole scope. */
+static __attribute__((noinline)) gs_counter *policed_ahead(const arrival_context *context,
+                                                           const gs_row *row, uint64_t created_ns)
 {
-    uint64_t bound_ns = way->core->limits.stamp_bound_ns, now_ns = way->now.wall_ns;
+    uint64_t bound_ns = context->core->limits.stamp_bound_ns, now_ns = context->now.wall_ns;
     uint64_t ahead_ns = created_ns > now_ns ? created_ns - now_ns : 0;
     bool is_forged = ahead_ns > GS_FLOOD_HOLD_NS && ahead_ns - GS_FLOOD_HOLD_NS > bound_ns;
-    return is_forged && !(row->flags & GS_ROW_STAMP_EXEMPT) ? &way->core->counters.policed_stamp
+    return is_forged && !(row->flags & GS_ROW_STAMP_EXEMPT) ? &context->core->counters.policed_stamp
                                                             : NULL;
 }
 
-/* The first hop holds a publisher to its own variables and to the present. */
-static inline gs_counter *policed_by(const passage *way, const gs_row *row, uint64_t created_ns)
+/* Return the counter of the rule that the event breaks, or NULL. The first hop accepts of a
+ * publisher only its own variables and stamps near the present. */
+static inline gs_counter *policed_by(const arrival_context *context, const gs_row *row,
+                                     uint64_t created_ns)
 {
-    gs_core_counters *counters = &way->core->counters;
-    if (way->port == GS_PORT_URGENT && !(row->flags & GS_ROW_URGENT))
+    gs_core_counters *counters = &context->core->counters;
+    if (context->port == GS_PORT_URGENT && !(row->flags & GS_ROW_URGENT))
         return &counters->policed_port;
-    if (!way->source->is_publisher)
-        return __builtin_expect(row->flood_count != 0, 0) ? policed_ahead(way, row, created_ns)
+    if (!context->source->is_publisher)
+        return __builtin_expect(row->flood_count != 0, 0) ? policed_ahead(context, row, created_ns)
                                                           : NULL;
-    if (row->source != way->source->channel_id)
+    if (row->source != context->source->channel_id)
         return &counters->policed_source;
-    uint64_t bound_ns = way->core->limits.stamp_bound_ns;
-    uint64_t apart_ns = created_ns > way->now.wall_ns ? created_ns - way->now.wall_ns
-                                                      : way->now.wall_ns - created_ns;
+    uint64_t bound_ns = context->core->limits.stamp_bound_ns;
+    uint64_t apart_ns = created_ns > context->now.wall_ns ? created_ns - context->now.wall_ns
+                                                          : context->now.wall_ns - created_ns;
     if (__builtin_expect(apart_ns > bound_ns || row->flags & GS_ROW_STAMP_EXEMPT, 0))
-        return policed_apart(way, row);
+        return policed_apart(context, row);
     return NULL;
 }
 
-static inline gs_verdict first_copy(const passage *way, const gs_row *row, const uint8_t *event,
-                                    int64_t *slot)
+static inline gs_verdict first_copy(const arrival_context *context, const gs_row *row,
+                                    const uint8_t *event, int64_t *slot)
 {
     uint64_t created_ns = gs_event_created_ns(event);
-    bool from_publisher = way->source->is_publisher;
+    bool from_publisher = context->source->is_publisher;
     if (row->flags & GS_ROW_PERIODIC) {
         *slot = gs_slot_of(created_ns, &row->period);
-        return gs_window_accept(&way->core->states.windows[row->state], &row->period, *slot,
-                                from_publisher, way->arrived_ns);
+        return gs_window_accept(&context->core->states.windows[row->state], &row->period, *slot,
+                                from_publisher, context->arrived_ns);
     }
     gs_occurrence occurrence = {
         .created_ns = created_ns,
-        .now_ns = way->arrived_ns,
-        .expiry_ns = way->core->limits.ring_expiry_ns,
+        .now_ns = context->arrived_ns,
+        .expiry_ns = context->core->limits.ring_expiry_ns,
         .interval_ns_min = from_publisher ? row->interval_ns_min : 0,
         .tolerance_ns = row->tolerance_ns,
         .sequence = gs_event_sequence(event),
     };
     *slot = 0; /* Every divisor of an aperiodic row is 1. */
-    return gs_ring_accept(&way->core->states.rings[row->state], &occurrence);
+    return gs_ring_accept(&context->core->states.rings[row->state], &occurrence);
 }
 
 static inline gs_counter *rejected_by(gs_core_counters *counters, gs_verdict verdict)
@@ -328,76 +347,81 @@ static inline gs_counter *rejected_by(gs_core_counters *counters, gs_verdict ver
     return NULL;
 }
 
-/* Apart, as few rows of few routers count. What floods comes by ways that no path has. */
-static __attribute__((noinline)) void note_copy(const passage *way, const gs_row *row, int64_t slot,
-                                                gs_verdict verdict)
+/* Count a copy. Not inlined: few rows of few routers count. Flooded slots are left out, because
+ * their copies come by channels that are on no path. */
+static __attribute__((noinline)) void note_copy(const arrival_context *context, const gs_row *row,
+                                                int64_t slot, gs_verdict verdict)
 {
     if (verdict != GS_ACCEPTED && verdict != GS_DUPLICATE)
         return;
-    if (row->flood_count == 0 || flooding_scope(row, way->active, slot) == NO_SCOPE)
-        gs_row_note_copy(row, way->source, slot, verdict == GS_ACCEPTED);
+    if (row->flood_count == 0 || flooding_scope(row, context->active, slot) == NO_SCOPE)
+        gs_row_note_copy(row, context->source, slot, verdict == GS_ACCEPTED);
 }
 
-/* Apart: its publisher shall hear of it. Behind the first hop nobody would know whose it is. */
+/* Note a policed event for the report to its publisher. Behind the first hop the publisher is
+ * unknown. */
 static __attribute__((noinline, cold)) gs_counter *
-note_policed(const passage *way, const gs_row *row, gs_counter *stopped)
+note_policed(const arrival_context *context, const gs_row *row, gs_counter *stopped)
 {
-    if (way->source->is_publisher) {
-        uint32_t reason = (uint32_t)(stopped - &way->core->counters.policed_port);
-        gs_policed_note(way->core->policed, way->source->channel_id, row->variable_id, reason);
+    if (context->source->is_publisher) {
+        uint32_t reason = (uint32_t)(stopped - &context->core->counters.policed_port);
+        gs_policed_note(context->core->policed, context->source->channel_id, row->variable_id,
+                        reason);
     }
     return stopped;
 }
 
-/* The whole way of one event: exactly one counter of the core ends it. */
-static inline gs_counter *pass(const passage *way, const gs_row *row, const uint8_t *bytes)
+/* Process one event; return the one counter that it ends in. */
+static inline gs_counter *pass(const arrival_context *context, const gs_row *row,
+                               const uint8_t *bytes)
 {
-    gs_core_counters *counters = &way->core->counters;
+    gs_core_counters *counters = &context->core->counters;
     if (row == NULL)
         return &counters->unknown_variable;
-    gs_counter *stopped = policed_by(way, row, gs_event_created_ns(bytes));
+    gs_counter *stopped = policed_by(context, row, gs_event_created_ns(bytes));
     if (stopped != NULL)
-        return note_policed(way, row, stopped);
+        return note_policed(context, row, stopped);
     int64_t slot;
-    gs_verdict verdict = first_copy(way, row, bytes, &slot);
+    gs_verdict verdict = first_copy(context, row, bytes, &slot);
     if (__builtin_expect(verdict != GS_ACCEPTED, 0)) {
         if (__builtin_expect(row->flags & GS_ROW_COUNTS_COPIES, 0))
-            note_copy(way, row, slot, verdict);
+            note_copy(context, row, slot, verdict);
         gs_counter *rejected = rejected_by(counters, verdict);
-        return verdict == GS_DUPLICATE ? rejected : note_policed(way, row, rejected);
+        return verdict == GS_DUPLICATE ? rejected : note_policed(context, row, rejected);
     }
-    flight event = {
+    forwarded_event event = {
         .bytes = bytes,
         .row = row,
-        .arrived_ns = way->arrived_ns,
+        .arrived_ns = context->arrived_ns,
         .length = gs_event_bytes(bytes),
         .port = row->flags & GS_ROW_URGENT ? GS_PORT_URGENT : GS_PORT_DATA,
     };
     if (__builtin_expect(row->flags & GS_ROW_PLAIN, 1))
-        return route_plain(way, &event, slot) ? &counters->dispatched : &counters->not_due;
+        return route_plain(context, &event, slot) ? &counters->dispatched : &counters->not_due;
     if (row->flags & GS_ROW_KEEPS_NEWEST &&
-        !gs_newest_keep(gs_row_newest(row), bytes, way->now.steady_ns))
+        !gs_newest_keep(gs_row_newest(row), bytes, context->now.steady_ns))
         gs_add(&counters->newest_too_large, 1);
     if (row->flags & GS_ROW_COUNTS_COPIES)
-        note_copy(way, row, slot, GS_ACCEPTED);
+        note_copy(context, row, slot, GS_ACCEPTED);
     if (row->flags & GS_ROW_PLAIN_BUT_KEEPS)
-        return route_plain(way, &event, slot) ? &counters->dispatched : &counters->not_due;
+        return route_plain(context, &event, slot) ? &counters->dispatched : &counters->not_due;
     flooding done = {NO_SCOPE, 0};
     if (__builtin_expect(row->flood_count != 0, 0))
-        done = flood(way, &event, slot);
-    uint32_t copies = done.copies + route(way, &event, slot, done.scope);
+        done = flood(context, &event, slot);
+    uint32_t copies = done.copies + route(context, &event, slot, done.scope);
     return copies != 0 ? &counters->dispatched : &counters->not_due;
 }
 
-/* Three short passes over a group of events: fetch the slots, fetch row and window, forward. */
-static void pass_group(const passage *way, const uint8_t *const *events, uint32_t count)
+/* Three short passes over a group of events: prefetch the slots, prefetch row and window,
+ * forward. */
+static void pass_group(const arrival_context *context, const uint8_t *const *events, uint32_t count)
 {
     const gs_row *rows[GROUP];
     const gs_page *pages[GROUP];
-    gs_core *core = way->core;
+    gs_core *core = context->core;
     for (uint32_t i = 0; i < count; i++) {
         uint64_t hash = gs_hash(gs_event_variable(events[i]));
-        pages[i] = gs_page_of(way->root, hash);
+        pages[i] = gs_page_of(context->root, hash);
         __builtin_prefetch(gs_slot_first(pages[i], hash));
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -411,74 +435,77 @@ static void pass_group(const passage *way, const uint8_t *const *events, uint32_
         __builtin_prefetch(&core->states.windows[slot->state], 1);
     }
     for (uint32_t i = 0; i < count; i++)
-        gs_add(pass(way, rows[i], events[i]), 1);
+        gs_add(pass(context, rows[i], events[i]), 1);
 }
 
-static void drain_group(const passage *way, group *open)
+static void drain_group(const arrival_context *context, group *open)
 {
     if (open->count != 0)
-        pass_group(way, open->events, open->count);
+        pass_group(context, open->events, open->count);
     open->count = 0;
 }
 
-/* Once for a row of datagrams: most arrivals are one. */
-static void note_heard(const passage *way)
+/* Note a run of consecutive datagrams at once; most arrivals are one run. */
+static void note_received(const arrival_context *context)
 {
-    if (way->source != NULL)
-        gs_source_hear_row(way->source->state, way->heard, way->port, way->now.steady_ns);
+    if (context->source != NULL)
+        gs_source_note_run(context->source->state, context->received, context->port,
+                           context->now.steady_ns);
 }
 
-static void change_source(passage *way, group *open, uint32_t channel_id)
+static void change_source(arrival_context *context, group *open, uint32_t channel_id)
 {
-    note_heard(way);
-    drain_group(way, open);
-    way->source = gs_source_of(way->root->sources, channel_id);
-    if (way->source != NULL)
-        way->heard = way->source->state->newest;
+    note_received(context);
+    drain_group(context, open);
+    context->source = gs_source_of(context->root->sources, channel_id);
+    if (context->source != NULL)
+        context->received = context->source->state->newest;
 }
 
-/* A probe, or a counter out of the row. */
-static __attribute__((noinline)) void hear_apart(passage *way, const gs_datagram *read)
+/* Note a probe, or a datagram whose counter is not the next one. */
+static __attribute__((noinline)) void receive_out_of_order(arrival_context *context,
+                                                           const gs_datagram *read)
 {
-    gs_source_state *state = way->source->state;
-    note_heard(way);
-    gs_source_hear(state, read, way->port, way->now.steady_ns);
-    way->heard = state->newest;
+    gs_source_state *state = context->source->state;
+    note_received(context);
+    gs_source_note(state, read, context->port, context->now.steady_ns);
+    context->received = state->newest;
 }
 
-/* One datagram of an arrival: checked whole, then its events join the open group. */
-static void forward_datagram(passage *way, group *open, const uint8_t *datagram, size_t bytes)
+/* Check one datagram as a whole, then add its events to the open group. */
+static void forward_datagram(arrival_context *context, group *open, const uint8_t *datagram,
+                             size_t bytes)
 {
-    gs_core_counters *counters = &way->core->counters;
+    gs_core_counters *counters = &context->core->counters;
     gs_datagram read;
-    gs_form form = gs_datagram_read(datagram, bytes, way->core->limits.versions_max, &read);
+    gs_form form = gs_datagram_read(datagram, bytes, context->core->limits.versions_max, &read);
     if (__builtin_expect(form != GS_WELL_FORMED, 0)) {
         gs_add(&counters->in, 1);
         gs_add(&counters->malformed[form], 1);
         return;
     }
     gs_add(&counters->in, read.event_count);
-    if (way->source == NULL || way->source->channel_id != read.channel_id)
-        change_source(way, open, read.channel_id);
-    if (__builtin_expect(way->source == NULL, 0)) {
+    if (context->source == NULL || context->source->channel_id != read.channel_id)
+        change_source(context, open, read.channel_id);
+    if (__builtin_expect(context->source == NULL, 0)) {
         gs_add(&counters->unknown_channel, read.event_count);
         return;
     }
-    if (__builtin_expect(read.counter == way->heard + 1 && read.event_count != 0, 1))
-        way->heard = read.counter;
+    if (__builtin_expect(read.counter == context->received + 1 && read.event_count != 0, 1))
+        context->received = read.counter;
     else
-        hear_apart(way, &read);
+        receive_out_of_order(context, &read);
     for (uint32_t at = GS_HEADER_BYTES; at < read.events_end;) {
         open->events[open->count++] = datagram + at;
         at += gs_event_bytes(datagram + at);
         if (open->count == GROUP)
-            drain_group(way, open);
+            drain_group(context, open);
     }
 }
 
 void gs_forward(gs_core *core, const gs_view *view, const gs_arrival *arrival, gs_now now)
 {
-    passage way = {
+    arrival_context context = {
         .core = core,
         .root = view->root,
         .active = view->active,
@@ -492,12 +519,140 @@ void gs_forward(gs_core *core, const gs_view *view, const gs_arrival *arrival, g
     do {
         size_t left = arrival->bytes - at;
         size_t bytes = left < arrival->step ? left : arrival->step;
-        forward_datagram(&way, &open, arrival->at + at, bytes);
+        forward_datagram(&context, &open, arrival->at + at, bytes);
         at += bytes;
         datagrams++;
     } while (at < arrival->bytes);
-    drain_group(&way, &open);
-    note_heard(&way);
+    drain_group(&context, &open);
+    note_received(&context);
     gs_add(&core->counters.datagrams_in, datagrams);
     gs_add(&core->counters.bytes_in, arrival->bytes);
+}
+
+/* --- Sending: open datagrams at once, paced channels as their lines come free -------------- */
+
+static void note_backlog(gs_core *core, gs_channel *channel, uint64_t again_ns)
+{
+    if (again_ns == GS_IDLE_NS)
+        return;
+    channel->is_backlogged = true;
+    core->backlog[core->backlog_count++] = channel;
+    if (again_ns < core->wake_ns)
+        core->wake_ns = again_ns;
+}
+
+static void pump_channel(gs_core *core, gs_channel *channel, uint64_t steady_ns)
+{
+    gs_pumping pumping = {.pool = &core->pool, .latency = &core->latency, .now_ns = steady_ns};
+    note_backlog(core, channel, gs_egress_pump(channel, &pumping));
+}
+
+void gs_pump(gs_core *core, uint64_t steady_ns)
+{
+    uint32_t count = core->backlog_count;
+    core->backlog_count = 0;
+    core->wake_ns = GS_IDLE_NS;
+    for (uint32_t i = 0; i < count; i++) {
+        core->backlog[i]->is_backlogged = false;
+        pump_channel(core, core->backlog[i], steady_ns);
+    }
+}
+
+void gs_flush(gs_core *core, uint64_t steady_ns)
+{
+    for (uint32_t i = 0; i < core->dirty_count; i++) {
+        gs_channel *channel = core->dirty[i];
+        channel->is_dirty = false;
+        if (channel->queues == NULL) {
+            gs_channel_flush(channel);
+            channel->sent_ns = steady_ns;
+        } else if (!channel->is_backlogged) {
+            pump_channel(core, channel, steady_ns);
+        }
+    }
+    core->dirty_count = 0;
+    if (core->wake_ns <= steady_ns)
+        gs_pump(core, steady_ns);
+}
+
+/* --- Probes, and the silence of sources -------------------------------------------------- */
+
+void gs_find_probing(gs_core *core)
+{
+    core->probing_count = 0;
+    core->probe_ns = GS_IDLE_NS;
+    for (uint32_t i = 0; i < core->limits.channels_max; i++) {
+        gs_channel *channel = __atomic_load_n(&core->channels[i], __ATOMIC_ACQUIRE);
+        if (channel == NULL || channel->probe_interval_ns == 0)
+            continue;
+        core->probing[core->probing_count++] = channel;
+        if (channel->next_probe_ns < core->probe_ns)
+            core->probe_ns = channel->next_probe_ns;
+    }
+}
+
+void gs_probe(gs_core *core, uint64_t steady_ns, uint32_t probes_max)
+{
+    core->probe_ns = GS_IDLE_NS;
+    for (uint32_t i = 0; i < core->probing_count; i++) {
+        gs_channel *channel = core->probing[i];
+        if (channel->next_probe_ns <= steady_ns && probes_max > 0 &&
+            gs_channel_needs_probe(channel, steady_ns)) {
+            gs_channel_probe(channel, steady_ns);
+            if (channel->queues !=
+                NULL) /* The probe overtakes queued events, but uses the same line. */
+                gs_egress_charge(channel, GS_HEADER_BYTES, steady_ns);
+            probes_max--;
+        }
+        if (channel->next_probe_ns < core->probe_ns)
+            core->probe_ns = channel->next_probe_ns;
+    }
+}
+
+gs_source_facts gs_core_source(const gs_core *core, uint32_t channel_id)
+{
+    const gs_source *source = gs_source_of(gs_table_sources(core->table), channel_id);
+    if (source == NULL)
+        return (gs_source_facts){0};
+    return gs_source_read(source->state, &core->attention);
+}
+
+/* --- Closing a channel: the core keeps no pointer to it ----------------------------------- */
+
+static uint32_t leave_out(gs_channel **channels, uint32_t count, const gs_channel *channel)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (channels[i] != channel)
+            channels[kept++] = channels[i];
+    return kept;
+}
+
+void gs_forget(gs_core *core, gs_channel *channel)
+{
+    core->backlog_count = leave_out(core->backlog, core->backlog_count, channel);
+    core->probing_count = leave_out(core->probing, core->probing_count, channel);
+    channel->is_backlogged = false;
+    if (channel->queues != NULL)
+        gs_egress_drop(channel, &core->pool);
+}
+
+/* --- Counters, read by other threads ------------------------------------------------------ */
+
+gs_core_counters gs_core_counters_read(const gs_core *core)
+{
+    gs_core_counters copy;
+    const gs_counter *from = (const gs_counter *)&core->counters;
+    gs_counter *to = (gs_counter *)&copy;
+    uint64_t before, after;
+    uint32_t tries = 0;
+    do {
+        if (tries > COUNTER_SPINS_MAX) /* The thread was interrupted within a call. */
+            nanosleep(&(struct timespec){.tv_nsec = COUNTER_NAP_NS}, NULL);
+        before = __atomic_load_n(&core->version, __ATOMIC_ACQUIRE);
+        for (size_t i = 0; i < sizeof copy / sizeof(gs_counter); i++)
+            to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+        after = __atomic_load_n(&core->version, __ATOMIC_RELAXED);
+    } while ((before != after || (before & 1) != 0) && ++tries < COUNTER_TRIES_MAX);
+    return copy;
 }

@@ -1,8 +1,8 @@
-/* The forwarding core: what happens to an event between its arrival and its channels.
+/* The forwarding core: the path of an event from its arrival to its outgoing channels.
  *
- * One thread owns a core: table snapshot, windows, channels, queues, pool. The writer's side (the
- * door, under the interpreter's lock) builds tables and swaps them; the two meet in a few atomic
- * words. A router that needs more than one processor runs several cores.
+ * One thread owns a core: table snapshot, windows, channels, queues, pool. The writer (Cython code
+ * under its lock) builds tables and swaps them; writer and thread share a few atomic words. A
+ * router that needs more than one processor runs several cores.
  */
 #ifndef GS_FORWARDER_H
 #define GS_FORWARDER_H
@@ -20,7 +20,7 @@
 typedef struct {
     uint32_t variables_max, rings_max, channels_max, pool_small, pool_large;
     uint64_t stamp_bound_ns, ring_expiry_ns; /* A bound of 0: none. */
-    uint32_t versions_max;                   /* Of datagrams that are understood. */
+    uint32_t versions_max;                   /* Highest datagram version that is accepted. */
     bool is_posix;
 } gs_limits;
 
@@ -37,7 +37,7 @@ typedef struct {
 typedef struct gs_core {
     gs_limits limits;
     gs_table *table;
-    gs_states states;      /* The table's, at hand. */
+    gs_states states;      /* Copy of the table's pointers. */
     gs_channel **channels; /* By index; NULL: closed. */
     uint64_t modes;
     gs_buffer_pool pool;
@@ -45,13 +45,13 @@ typedef struct gs_core {
     uint32_t dirty_count;
     gs_channel **backlog; /* Paced channels that wait for their line. */
     uint32_t backlog_count;
-    uint64_t wake_ns;     /* When the first of them is due, GS_IDLE_NS when none. */
+    uint64_t wake_ns;     /* When the first backlogged channel is due; GS_IDLE_NS: none. */
     gs_channel **probing; /* Channels that send probes. */
     uint32_t probing_count;
     uint64_t probe_ns; /* When the first probe is due, GS_IDLE_NS when none. */
     gs_attention attention;
-    uint64_t copies;  /* Handed to channels without a queue, since the core began. */
-    uint64_t version; /* Odd while a receive call is being worked on. */
+    uint64_t copies;  /* Copies appended to channels without a queue, since the core began. */
+    uint64_t version; /* Odd while a receive call is processed. */
     gs_core_counters counters;
     gs_histogram latency;
     gs_policed *policed; /* GS_POLICED_PLACES of them. */
@@ -60,60 +60,62 @@ typedef struct gs_core {
 gs_core *gs_core_open(const gs_limits *limits);
 void gs_core_close(gs_core *core);
 
-/* One moment, by both clocks: stamps are compared with the wall, spans with the steady one. */
+/* The same instant by both clocks: stamps are compared with the wall clock, durations with the
+ * steady one. */
 typedef struct {
     uint64_t wall_ns;
     uint64_t steady_ns;
 } gs_now;
 
-/* Table and modes as they stood at one moment, for all events of a receive call. */
+/* Consistent snapshot of table and modes, for all events of a receive call. */
 typedef struct {
     const gs_root *root;
     uint64_t active;
 } gs_view;
 
-/* Also a quiet point: the thread lets go of older versions. */
+/* Take the present snapshot. This is a quiet point: the thread releases older versions. */
 gs_view gs_enter(gs_core *core);
 
-/* What one receive buffer holds: datagrams of `step` bytes that the kernel coalesced, the last one
+/* Content of one receive buffer: datagrams of `step` bytes that the kernel coalesced, the last one
  * perhaps shorter; a lone datagram has step = bytes. */
 typedef struct {
     const uint8_t *at;
     size_t bytes;
     size_t step;
     uint32_t port;
-    uint64_t arrived_ns; /* When the kernel had it, by the steady clock; 0: nobody knows. */
+    uint64_t arrived_ns; /* When the kernel received it, by the steady clock; 0: unknown. */
 } gs_arrival;
 
-/* Take in what has arrived; its copies stay open until the flush. */
+/* Forward the events of an arrival; their copies stay in open datagrams until the flush. */
 void gs_forward(gs_core *core, const gs_view *view, const gs_arrival *arrival, gs_now now);
 
-/* Around the work on one receive call, so that a reader can tell whole sums from half ones. */
+/* Called before and after the work on one receive call, so that a reader of counters gets complete
+ * sums. */
 void gs_begin_call(gs_core *core);
 void gs_end_call(gs_core *core);
 
-/* The counters as they stood between two calls, or as they are if the core never pauses. */
+/* Counters as of an instant between two calls; the present ones if the core never pauses. */
 gs_core_counters gs_core_counters_read(const gs_core *core);
 
-/* Let everything leave that may leave now. */
+/* Send all open datagrams, and of paced channels as much as their lines allow. */
 void gs_flush(gs_core *core, uint64_t steady_ns);
 
-/* The paced channels whose line has come free. */
+/* Send from the paced channels whose line has come free. */
 void gs_pump(gs_core *core, uint64_t steady_ns);
 
-/* On the owning thread: look again which channels send probes. */
+/* On the owning thread: rebuild the list of channels that send probes. */
 void gs_find_probing(gs_core *core);
 
-/* Send the probes that are due, at most so many. */
+/* Send the due probes, at most `probes_max`. */
 void gs_probe(gs_core *core, uint64_t steady_ns, uint32_t probes_max);
 
-/* What is known of an open source; the writer may ask. */
+/* Facts of an open source; the writer may call this. */
 gs_source_facts gs_core_source(const gs_core *core, uint32_t channel_id);
 
-/* On the owning thread: forget a channel that the table no longer reaches, with what it queued. */
+/* On the owning thread: remove a channel that no table row reaches, and drop its queued events. */
 void gs_forget(gs_core *core, gs_channel *channel);
 
-/* The writer's words, one store each. */
+/* Changes by the writer, one atomic store each. */
 static inline void gs_switch_modes(gs_core *core, uint64_t modes)
 {
     __atomic_store_n(&core->modes, modes, __ATOMIC_SEQ_CST);

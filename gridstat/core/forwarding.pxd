@@ -69,14 +69,14 @@ cdef extern from "forwarding_table.h" nogil:
     ctypedef struct gs_flood:
         uint64_t modes
         uint32_t level, every
-    ctypedef struct gs_row_words:
+    ctypedef struct gs_row_spec:
         uint32_t variable_id, flags, seconds, per_seconds
         uint64_t phase_ns, interval_ns_min
         uint32_t source, newest_options_max, counted_every, route_count, flood_count
         const gs_route *routes
         const gs_term *terms
         const gs_flood *floods
-    cdef struct gs_flood_way:
+    cdef struct gs_flood_output:
         uint32_t channel_index, channel_id, level
     ctypedef struct gs_root:
         pass
@@ -88,12 +88,12 @@ cdef extern from "forwarding_table.h" nogil:
         GS_TOO_MANY_RINGS
         GS_TOO_MANY_DIVISORS
         GS_NO_MEMORY
-    gs_commit_result gs_table_commit(gs_table *, const gs_row_words *, uint32_t,
+    gs_commit_result gs_table_commit(gs_table *, const gs_row_spec *, uint32_t,
                                      const uint32_t *, uint32_t) noexcept
     void gs_table_set_sources(gs_table *, const gs_source *, uint32_t) noexcept
-    void gs_table_set_floods(gs_table *, const gs_flood_way *, uint32_t) noexcept
+    void gs_table_set_floods(gs_table *, const gs_flood_output *, uint32_t) noexcept
     ctypedef struct gs_row_copy_facts:
-        uint32_t every, way_count
+        uint32_t every, path_count
         uint32_t channel_ids[4]
         uint64_t passed
         uint64_t came[4]
@@ -119,7 +119,7 @@ cdef extern from "channel.h" nogil:
         gs_channel_counters counters
         gs_sink sink
         uint64_t counter
-    ctypedef struct gs_channel_words:
+    ctypedef struct gs_channel_options:
         uint32_t channel_id, index, level, mtu_bytes, version
         uint64_t probe_interval_ns, counter
         bint floods, is_posix, probes_only_when_idle
@@ -127,7 +127,7 @@ cdef extern from "channel.h" nogil:
         uint32_t queue_events_max
         const sockaddr *addresses[2]
         socklen_t address_bytes
-    int gs_channel_open(const gs_channel_words *, gs_channel **) noexcept
+    int gs_channel_open(const gs_channel_options *, gs_channel **) noexcept
     void gs_channel_close(gs_channel *) noexcept
 
 cdef extern from "buffer_pool.h" nogil:
@@ -200,7 +200,7 @@ cdef extern from "loop.h" nogil:
     int gs_loop_listen(gs_loop *, sockaddr_storage *, socklen_t, uint32_t *) noexcept
     int gs_loop_start(gs_loop *) noexcept
     void gs_loop_stop(gs_loop *) noexcept
-    void gs_loop_tell(const gs_loop *) noexcept
+    void gs_loop_notify(const gs_loop *) noexcept
     void gs_loop_forget(gs_loop *, gs_channel *) noexcept
     uint64_t gs_loop_now_ns(const gs_loop *) noexcept
     uint64_t gs_loop_cpu_ns(const gs_loop *) noexcept

@@ -1,15 +1,15 @@
-/* The forwarding table: variable -> row, a snapshot to the forwarding thread.
+/* The forwarding table: variable -> row, read by the forwarding thread as a snapshot.
  *
- * The root points to small hash pages, the pages to rows. A commit copies only the pages that it
- * touches and the root, then swaps one pointer; what became old is freed once the forwarding
- * thread has passed a quiet point (no event in its hands), or sleeps. Windows, rings and paces live
- * outside, so a change of routes forgets nothing and forgives nothing.
+ * The root points to small hash pages, the pages to rows. A commit copies only the root and the
+ * pages that it touches, then swaps one pointer. The old ones are freed once the forwarding thread
+ * has passed a quiet point (it processes no event) or sleeps. Windows, rings and paces live outside
+ * the snapshot, so a change of routes resets none of them.
  *
  * A row is laid out for one pass: its distinct terms (a divisor and the modes in which it holds),
- * each tested once an event, each with a bitmap of the channels that want it. The bitmaps of the
- * due terms together are the channels that get a copy. S0's "close" layout tests every interval of
- * every channel, its "sparse" layout marks channels while it goes; this one does neither
- * (ADR-0008, benchmarks/micro/table_layouts.py).
+ * each tested once an event, each with a bitmap of the outputs that want it. The union of the
+ * bitmaps of the due terms is the set of channels that get a copy. S0's "close" layout tests every
+ * interval of every channel, its "sparse" layout marks channels while it goes; this one does
+ * neither (ADR-0008, benchmarks/micro/table_layouts.py).
  */
 #ifndef GS_FORWARDING_TABLE_H
 #define GS_FORWARDING_TABLE_H
@@ -30,15 +30,16 @@ enum {
     GS_ROW_PERIODIC = 1,
     GS_ROW_URGENT = 2,
     GS_ROW_STAMP_EXEMPT = 4,
-    GS_ROW_PLAIN = 8, /* One channel, one term, nothing else: most rows of most routers. */
+    GS_ROW_PLAIN = 8, /* One channel and one term, nothing else: most rows of most routers. */
     GS_ROW_KEEPS_NEWEST = 16,
-    GS_ROW_PLAIN_BUT_KEEPS = 32, /* Plain but for what it keeps: the newest event, or counts. */
+    GS_ROW_PLAIN_BUT_KEEPS = 32, /* Plain, except that it keeps the newest event or counts. */
     GS_ROW_COUNTS_COPIES = 64,
 };
 
-/* Words of a term before its bitmap; where a plain row has its only way; and how many words of a
- * bitmap are decided in one go, for a row with more ways takes several. */
-enum { GS_TERM_WORDS = 4, GS_PLAIN_WAY = GS_TERM_WORDS + 1, GS_MAP_WORDS_MAX = 16 };
+/* GS_TERM_WORDS: words of a term before its bitmap. GS_PLAIN_OUTPUT: position of a plain row's only
+ * output. GS_MAP_WORDS_MAX: words of a bitmap that are decided in one pass; longer bitmaps take
+ * several. */
+enum { GS_TERM_WORDS = 4, GS_PLAIN_OUTPUT = GS_TERM_WORDS + 1, GS_MAP_WORDS_MAX = 16 };
 
 typedef struct {
     uint64_t modes;
@@ -58,7 +59,7 @@ typedef struct {
     uint32_t every; /* 0 and 1: every slot. */
 } gs_flood;
 
-/* What the writer says of one variable. */
+/* Row of one variable as the writer passes it. */
 typedef struct {
     uint32_t variable_id;
     uint32_t flags;
@@ -66,21 +67,21 @@ typedef struct {
     uint64_t phase_ns;
     uint64_t interval_ns_min;
     uint32_t source;
-    uint32_t newest_options_max; /* Of a row that keeps the newest event. */
-    uint32_t counted_every;      /* Of a row that counts copies. */
+    uint32_t newest_options_max; /* Options kept with the newest event. */
+    uint32_t counted_every;      /* Divisor of the slots whose copies are counted. */
     uint32_t route_count;
     uint32_t flood_count;
     const gs_route *routes;
     const gs_term *terms;
     const gs_flood *floods;
-} gs_row_words;
+} gs_row_spec;
 
-/* What the forwarding thread reads. `program` begins a cache line and holds, in 64-bit words:
- *   the terms, fastest divisor first: { gs_row_term, a bitmap over the ways, 64 to a word },
- *   from way_at on the ways, two to a word: a way is channel_index << 4 | class,
+/* Row as the forwarding thread reads it. `program` begins a cache line and holds, in 64-bit words:
+ *   the terms, fastest divisor first: { gs_row_term, a bitmap over the outputs, 64 to a word },
+ *   from outputs_at on the outputs, two to a word: an output is channel_index << 4 | class,
  *   then flood_count times { modes, every << 32 | level },
- *   then, in a row that keeps the newest event, where it is kept,
- *   then, in a row that counts copies, where they are counted,
+ *   then, in a row that keeps the newest event, a pointer to it,
+ *   then, in a row that counts copies, a pointer to the counts,
  *   then, in a periodic row that is exempt from the bound on stamps, the interval of its pace. */
 typedef struct {
     uint32_t variable_id;
@@ -88,12 +89,12 @@ typedef struct {
     uint32_t source;
     uint16_t flags;
     uint16_t flood_count;
-    uint32_t way_count;
-    uint32_t way_at;
+    uint32_t output_count;
+    uint32_t outputs_at;
     union {
         gs_period period;
         struct {
-            uint64_t interval_ns_min, tolerance_ns; /* Of the pace of an aperiodic row. */
+            uint64_t interval_ns_min, tolerance_ns; /* Pace of an aperiodic row. */
         };
     };
     uint64_t program[];
@@ -109,18 +110,18 @@ _Static_assert(sizeof(gs_row_term) == GS_TERM_WORDS * sizeof(uint64_t), "terms a
 
 static inline uint32_t gs_row_map_words(const gs_row *row)
 {
-    return (row->way_count + 63) / 64;
+    return (row->output_count + 63) / 64;
 }
 
 static inline const uint64_t *gs_row_floods(const gs_row *row)
 {
-    return row->program + row->way_at + (row->way_count + 1) / 2;
+    return row->program + row->outputs_at + (row->output_count + 1) / 2;
 }
 
-/* Where the newest event is kept; only of a row that keeps it. */
+/* Word that points to the newest event; only in a row that keeps it. */
 static inline uint64_t *gs_row_newest_word(gs_row *row)
 {
-    return row->program + row->way_at + (row->way_count + 1) / 2 + 2UL * row->flood_count;
+    return row->program + row->outputs_at + (row->output_count + 1) / 2 + 2UL * row->flood_count;
 }
 
 static inline gs_newest *gs_row_newest(const gs_row *row)
@@ -128,12 +129,12 @@ static inline gs_newest *gs_row_newest(const gs_row *row)
     return (gs_newest *)(uintptr_t)gs_row_floods(row)[2UL * row->flood_count];
 }
 
-/* Copies of a row's due events by the channel they came on, 0 being the publisher's own. */
+/* Copies of a row's due events by incoming channel; channel 0 is the publisher's own. */
 typedef struct {
     gs_divisor divisor;
-    uint32_t channel_ids[GS_COPY_WAYS];
+    uint32_t channel_ids[GS_COPY_PATHS];
     gs_copy_window window;
-    uint64_t joins; /* Odd while a channel takes a way. */
+    uint64_t joins; /* Odd while a channel takes a path index. */
 } gs_row_copies;
 
 static inline uint64_t *gs_row_copies_word(gs_row *row)
@@ -153,8 +154,8 @@ static inline bool gs_row_is_paced(uint32_t flags)
            (GS_ROW_PERIODIC | GS_ROW_STAMP_EXEMPT);
 }
 
-/* The shortest time between two events on the average, 0 if it is not bounded; only of a periodic
- * row that is exempt from the bound on stamps. */
+/* Shortest average interval between two events, 0 if it is not bounded; only of a periodic row that
+ * is exempt from the bound on stamps. */
 static inline uint64_t *gs_row_interval_word(gs_row *row)
 {
     return gs_row_copies_word(row) + ((row->flags & GS_ROW_COUNTS_COPIES) != 0);
@@ -167,24 +168,25 @@ static inline uint64_t gs_row_interval_ns(const gs_row *row)
     return at[(row->flags & GS_ROW_COUNTS_COPIES) != 0];
 }
 
-/* The way of a channel that brings its first copy, or GS_COPY_WAYS where there is none left. */
+/* Return the path index of a channel that brings its first copy, or GS_COPY_PATHS if all are in
+ * use. */
 uint32_t gs_row_copies_join(gs_row_copies *copies, uint32_t channel_id);
 
-/* One copy came from this source; only of a row that counts them. */
+/* Count one copy that came from this source; only for a row that counts copies. */
 static inline void gs_row_note_copy(const gs_row *row, const gs_source *source, int64_t slot,
                                     bool is_first)
 {
     gs_row_copies *copies = gs_row_copies_of(row);
-    uint32_t channel_id = source->is_publisher ? 0 : source->channel_id, way = 0;
+    uint32_t channel_id = source->is_publisher ? 0 : source->channel_id, path = 0;
     uint64_t due;
     if (!gs_copies_due(slot, &copies->divisor, &due))
         return;
-    while (way < copies->window.way_count && copies->channel_ids[way] != channel_id)
-        way++;
-    if (__builtin_expect(way == copies->window.way_count, 0))
-        way = gs_row_copies_join(copies, channel_id);
-    if (way < GS_COPY_WAYS)
-        gs_copies_note(&copies->window, way, due, is_first);
+    while (path < copies->window.path_count && copies->channel_ids[path] != channel_id)
+        path++;
+    if (__builtin_expect(path == copies->window.path_count, 0))
+        path = gs_row_copies_join(copies, channel_id);
+    if (path < GS_COPY_PATHS)
+        gs_copies_note(&copies->window, path, due, is_first);
 }
 
 static inline bool gs_term_is_due(const uint64_t *at, uint64_t active, uint64_t magnitude)
@@ -193,23 +195,23 @@ static inline bool gs_term_is_due(const uint64_t *at, uint64_t active, uint64_t 
     return (term->modes & active) != 0 && gs_is_multiple(magnitude, &term->divisor);
 }
 
-/* The ways that get the event of this slot, as bits, of a row with at most 64. Once every way is
- * due there is nothing left to ask. */
+/* Return, as bits, the outputs that get the event of this slot, for a row with at most 64 outputs.
+ * The loop ends early once every output is due. */
 static inline uint64_t gs_row_due(const gs_row *row, uint64_t active, int64_t slot)
 {
-    const uint64_t *at = row->program, *end = at + row->way_at;
-    uint64_t magnitude = gs_slot_magnitude(slot), all = UINT64_MAX >> (-row->way_count & 63);
+    const uint64_t *at = row->program, *end = at + row->outputs_at;
+    uint64_t magnitude = gs_slot_magnitude(slot), all = UINT64_MAX >> (-row->output_count & 63);
     uint64_t due = 0;
     for (; at != end && due != all; at += GS_TERM_WORDS + 1)
         due |= at[GS_TERM_WORDS] & (0 - (uint64_t)gs_term_is_due(at, active, magnitude));
     return due;
 }
 
-/* The same for the ways from 64 * `first` on, `count` words of bits, of a row with any number. */
+/* Write the due outputs from 64 * `first` on into `count` words of bits, for a row of any size. */
 static inline void gs_row_due_wide(const gs_row *row, uint64_t active, int64_t slot, uint32_t first,
                                    uint32_t count, uint64_t *due)
 {
-    const uint64_t *at = row->program, *end = at + row->way_at;
+    const uint64_t *at = row->program, *end = at + row->outputs_at;
     uint64_t magnitude = gs_slot_magnitude(slot);
     for (uint32_t i = 0; i < count; i++)
         due[i] = 0;
@@ -219,9 +221,9 @@ static inline void gs_row_due_wide(const gs_row *row, uint64_t active, int64_t s
                 due[i] |= at[GS_TERM_WORDS + first + i];
 }
 
-static inline const uint32_t *gs_row_ways(const gs_row *row)
+static inline const uint32_t *gs_row_outputs(const gs_row *row)
 {
-    return (const uint32_t *)(const void *)(row->program + row->way_at);
+    return (const uint32_t *)(const void *)(row->program + row->outputs_at);
 }
 
 typedef struct {
@@ -239,11 +241,11 @@ typedef struct {
 
 typedef struct {
     uint32_t count;
-    struct gs_flood_way {
+    struct gs_flood_output {
         uint32_t channel_index;
         uint32_t channel_id;
         uint32_t level;
-    } ways[];
+    } outputs[];
 } gs_flood_set;
 
 typedef struct {
@@ -253,17 +255,17 @@ typedef struct {
     gs_page *pages[];
 } gs_root;
 
-/* What is remembered of variables through all versions of their rows. */
+/* State of variables that outlives the versions of their rows. */
 typedef struct {
     gs_window *windows;
     gs_ring *rings;
-    uint64_t *paces; /* By window: when the next event is due, of a row that has a pace. */
+    uint64_t *paces; /* By window: when the next event is due; only for rows with a pace. */
 } gs_states;
 
 typedef struct gs_table gs_table;
 
 /* NULL when the variable has more distinct divisors than GS_DIVISORS_MAX. */
-gs_row *gs_row_make(const gs_row_words *words, uint32_t state);
+gs_row *gs_row_make(const gs_row_spec *spec, uint32_t state);
 
 typedef enum {
     GS_COMMITTED = 0,
@@ -276,43 +278,43 @@ typedef enum {
 gs_table *gs_table_open(uint32_t variables_max, uint32_t rings_max);
 void gs_table_close(gs_table *table);
 
-/* The writer's side. All of a delta becomes visible at once, or nothing of it. */
-gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts,
-                                 uint32_t upsert_count, const uint32_t *removals,
-                                 uint32_t removal_count);
+/* The writer's side. A delta becomes visible as a whole or not at all. */
+gs_commit_result gs_table_commit(gs_table *table, const gs_row_spec *upserts, uint32_t upsert_count,
+                                 const uint32_t *removals, uint32_t removal_count);
 void gs_table_set_sources(gs_table *table, const gs_source *sources, uint32_t count);
 const gs_source_set *gs_table_sources(const gs_table *table);
-void gs_table_set_floods(gs_table *table, const struct gs_flood_way *ways, uint32_t count);
+void gs_table_set_floods(gs_table *table, const struct gs_flood_output *outputs, uint32_t count);
 
-/* What came on each channel of a variable whose row counts it; false if it does not. */
+/* Copies of a variable by incoming channel. */
 typedef struct {
-    uint32_t every, way_count;
-    uint32_t channel_ids[GS_COPY_WAYS];
-    uint64_t passed, came[GS_COPY_WAYS], first[GS_COPY_WAYS];
+    uint32_t every, path_count;
+    uint32_t channel_ids[GS_COPY_PATHS];
+    uint64_t passed, came[GS_COPY_PATHS], first[GS_COPY_PATHS];
 } gs_row_copy_facts;
 
-/* False if channels come and go so often that nobody can say whose counts are whose. */
-bool gs_row_copies_tell(const gs_row_copies *copies, const gs_period *period,
+/* False if channels change so often that no consistent copy could be read. */
+bool gs_row_copies_read(const gs_row_copies *copies, const gs_period *period,
                         gs_row_copy_facts *facts);
 bool gs_table_copies(const gs_table *table, uint32_t variable_id, gs_row_copy_facts *facts);
 
-/* The newest event of a variable, if its row keeps it and one has come: its bytes, else 0. */
+/* Copy the newest event of a variable and return its bytes; 0: the row keeps none, or none has
+ * come. */
 uint32_t gs_table_newest(const gs_table *table, uint32_t variable_id, uint8_t *to);
 uint32_t gs_table_rows(const gs_table *table);
 const gs_row *gs_table_row(const gs_table *table, uint32_t variable_id); /* NULL: none. */
 
-/* Hand something to be released when the forwarding thread can no longer hold it. */
+/* Release an object once the forwarding thread can no longer hold it. */
 void gs_table_retire(gs_table *table, void (*release)(void *), void *thing);
 void gs_table_reclaim(gs_table *table);
 uint32_t gs_table_retired(const gs_table *table);
 
-/* The version that stands now, and whether the forwarding thread holds nothing older than it. */
+/* The present version, and whether the forwarding thread holds no older one. */
 uint64_t gs_table_epoch(const gs_table *table);
 bool gs_table_is_past(const gs_table *table, uint64_t epoch);
 
 /* The forwarding thread's side. */
-const gs_root *gs_table_enter(gs_table *table); /* Also a quiet point: forgets the old root. */
-void gs_table_sleep(gs_table *table);           /* Holds nothing until the next enter. */
+const gs_root *gs_table_enter(gs_table *table); /* Also a quiet point: the old root is released. */
+void gs_table_sleep(gs_table *table); /* The thread holds no version until the next enter. */
 gs_states gs_table_states(gs_table *table);
 
 static inline const gs_page *gs_page_of(const gs_root *root, uint64_t hash)

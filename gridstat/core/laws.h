@@ -33,7 +33,7 @@ bool gs_laws_open(gs_laws *laws, uint32_t laws_max);
 void gs_laws_close(gs_laws *laws);
 
 /* One user more, and one fewer; the caller never has more than `laws_max` in use, and drops a law
- * only when nobody reads it any more. */
+ * only when no thread reads it any more. */
 const gs_law *gs_laws_share(gs_laws *laws, const gs_law *law);
 void gs_laws_drop(gs_laws *laws, const gs_law *law);
 

@@ -18,7 +18,7 @@ void gs_ledger_begin(gs_ledger *ledger, uint64_t renewals)
         gs_set(single[i], 0);
     for (uint32_t i = 0; i < GS_COPY_SOURCES; i++)
         gs_set(&ledger->copies[i], 0);
-    for (uint32_t i = 0; i < GS_COPY_WAYS; i++)
+    for (uint32_t i = 0; i < GS_COPY_PATHS; i++)
         gs_set(&ledger->late_by[i], 0);
     gs_copies_begin(&ledger->window);
     __atomic_store_n(&ledger->renewals, renewals, __ATOMIC_RELEASE);
@@ -30,7 +30,7 @@ static void restart(gs_ledger *ledger, int64_t slot)
     gs_set(&ledger->last_slot, (uint64_t)slot);
 }
 
-/* Due slots between two; slots of an older divisor may be nearer than one step. */
+/* Number of due slots between two; slots of an older divisor may be nearer than one step. */
 static uint64_t between(uint64_t distance, uint32_t every)
 {
     return distance < every ? 0 : distance / every - 1;
@@ -44,7 +44,7 @@ void gs_ledger_place_rare(gs_ledger *ledger, int64_t slot, uint32_t every)
         restart(ledger, slot);
     } else if (slot > last &&
                (uint64_t)slot - (uint64_t)last >= GS_WINDOW_SLOTS * (uint64_t)every) {
-        restart(ledger, slot); /* Further than the window goes: a clock was set, or nothing came. */
+        restart(ledger, slot); /* Beyond the window: a clock was set, or the stream paused. */
     } else if (slot > last) {
         gs_add(&ledger->missing, between((uint64_t)slot - (uint64_t)last, every));
         gs_set(&ledger->last_slot, (uint64_t)slot);
@@ -54,18 +54,18 @@ void gs_ledger_place_rare(gs_ledger *ledger, int64_t slot, uint32_t every)
         gs_add(&ledger->missing, between((uint64_t)(first - slot), every));
         gs_set(&ledger->first_slot, (uint64_t)slot);
     } else if (gs_read(&ledger->missing) != 0) {
-        gs_subtract(&ledger->missing, 1); /* Passed over, and here after all. */
+        gs_subtract(&ledger->missing, 1); /* Counted as missing before. */
     }
 }
 
-/* However often the source brings it: what came late came once. */
+/* Count a late slot once, however often the source brings it. */
 void gs_ledger_late_by(gs_ledger *ledger, uint32_t source, uint64_t due)
 {
     if (!gs_copies_knows(&ledger->window, source, due))
         gs_add(&ledger->late_by[source], 1);
 }
 
-gs_ledger_facts gs_ledger_tell(const gs_ledger *ledger, const gs_law *law)
+gs_ledger_facts gs_ledger_read(const gs_ledger *ledger, const gs_law *law)
 {
     gs_ledger_facts facts = {0};
     uint64_t renewals = __atomic_load_n(&ledger->renewals, __ATOMIC_ACQUIRE);
@@ -83,12 +83,12 @@ gs_ledger_facts gs_ledger_tell(const gs_ledger *ledger, const gs_law *law)
     for (uint32_t i = 0; i < GS_COPY_SOURCES; i++)
         facts.copies[i] = gs_read(&ledger->copies[i]);
     if (law->is_periodic) {
-        gs_copy_facts found = gs_copies_tell(&ledger->window, &law->period, law->divisor.every);
+        gs_copy_facts found = gs_copies_read(&ledger->window, &law->period, law->divisor.every);
         facts.passed = found.passed;
         memcpy(facts.came, found.came, sizeof facts.came);
         memcpy(facts.first, found.first, sizeof facts.first);
     }
-    for (uint32_t i = 0; i < GS_COPY_WAYS; i++)
+    for (uint32_t i = 0; i < GS_COPY_PATHS; i++)
         facts.late_by[i] = gs_read(&ledger->late_by[i]);
     return facts;
 }

@@ -1,7 +1,8 @@
-/* What became of one variable's events at a receiver: by the contract, and by the way they came.
+/* Counts of one variable's events at a receiver, by contract and by source.
  *
- * The receiving thread counts, anyone reads. Whoever renews the terms asks for a fresh count; the
- * thread begins it with the next event, so that nobody but the thread ever writes a counter.
+ * The receiving thread counts, any thread reads. A change of terms requests a restart of the
+ * counts; the receiving thread restarts them with the next event, so that it alone ever writes a
+ * counter.
  */
 #ifndef GS_LEDGER_H
 #define GS_LEDGER_H
@@ -16,17 +17,17 @@
 #include "sample_ring.h"
 
 #define GS_COPY_SOURCES 8U
-#define GS_TIME_QUALITY 3U  /* Of the flags. */
-#define GS_REPLAYED     16U /* Of those: an event says so, its registration decides. */
-#define GS_UNTIMELY     (GS_TIME_QUALITY | GS_REPLAYED) /* 0: a stamp of the present, and good. */
+#define GS_TIME_QUALITY 3U /* Mask of the flags. */
+#define GS_REPLAYED 16U    /* Flag set by the sender; the registration decides whether it counts. */
+#define GS_UNTIMELY (GS_TIME_QUALITY | GS_REPLAYED) /* 0: a stamp of the present, and good. */
 
 typedef struct {
-    uint64_t renewals_wanted; /* Atomic: how often the terms have changed. */
-    uint64_t renewals;        /* Atomic: which of them these counters belong to. */
+    uint64_t renewals_wanted; /* Atomic: number of changes of the terms. */
+    uint64_t renewals;        /* Atomic: the change that these counters belong to. */
     gs_counter delivered, last_slot, missing, duplicate, late, unknown;
     gs_counter copies[GS_COPY_SOURCES];
     gs_counter extra, ring_full, first_slot;
-    gs_counter late_by[GS_COPY_WAYS]; /* By source, once there are several; so is the next. */
+    gs_counter late_by[GS_COPY_PATHS]; /* By source, once there are several; `window` too. */
     gs_copy_window window;
 } __attribute__((aligned(64))) gs_ledger;
 
@@ -34,25 +35,26 @@ typedef struct {
     uint64_t delivered, duplicate, late, unknown, missing, extra, ring_full;
     int64_t first_slot, last_slot;
     uint64_t copies[GS_COPY_SOURCES];
-    uint64_t passed, came[GS_COPY_WAYS], first[GS_COPY_WAYS]; /* As in `gs_copy_facts`. */
-    uint64_t late_by[GS_COPY_WAYS];
+    uint64_t passed, came[GS_COPY_PATHS], first[GS_COPY_PATHS]; /* As in `gs_copy_facts`. */
+    uint64_t late_by[GS_COPY_PATHS];
 } gs_ledger_facts;
 
 void gs_ledger_renew(gs_ledger *ledger);
-gs_ledger_facts gs_ledger_tell(const gs_ledger *ledger, const gs_law *law);
+gs_ledger_facts gs_ledger_read(const gs_ledger *ledger, const gs_law *law);
 
-/* The rest is for the receiving thread. */
+/* The functions below are for the receiving thread. */
 
-/* Begin anew if the terms have changed. */
+/* Restart the counts after a change of the terms. */
 void gs_ledger_begin(gs_ledger *ledger, uint64_t renewals);
 
-/* A due slot that is not the next one. */
+/* Note a due slot that is not the next one. */
 void gs_ledger_place_rare(gs_ledger *ledger, int64_t slot, uint32_t every);
 
-/* A copy of a due slot came late, and is not noted yet. */
+/* Note the first late copy of a due slot from a source; called before the copy itself is noted. */
 void gs_ledger_late_by(gs_ledger *ledger, uint32_t source, uint64_t due);
 
-/* One copy of an event came, whatever becomes of it; `source` from 0, or beyond all: unknown. */
+/* Note one copy of an event, whatever its verdict; `source` from 0, or GS_COPY_SOURCES and more:
+ * unknown. */
 static inline void gs_ledger_copy(gs_ledger *ledger, uint32_t source)
 {
     uint64_t wanted = __atomic_load_n(&ledger->renewals_wanted, __ATOMIC_ACQUIRE);
@@ -62,15 +64,15 @@ static inline void gs_ledger_copy(gs_ledger *ledger, uint32_t source)
         gs_add(&ledger->copies[source], 1);
 }
 
-/* Nobody promises a latency of what is registered as replayed; where one is promised, an event that
- * claims to be replayed is as late as any other. */
+/* True if the event has no meaningful latency. No latency is promised for variables registered as
+ * replayed; where one is promised, an event that claims to be replayed is as late as any other. */
 static inline bool gs_ledger_is_untimely(const gs_law *law, const gs_sample *sample)
 {
     return (sample->flags & GS_UNTIMELY) != 0 &&
            ((sample->flags & GS_TIME_QUALITY) != 0 || law->deadline_ns == 0);
 }
 
-/* By its stamp, be that good or not. */
+/* True if the event is late by its stamp, whatever the quality of the stamp. */
 static inline bool gs_ledger_is_late(const gs_law *law, const gs_sample *sample)
 {
     return law->deadline_ns != 0 && sample->received_ns > sample->created_ns &&
@@ -82,12 +84,12 @@ typedef struct {
     bool is_first;
 } gs_copy_of;
 
-/* The same, of an event that was taken or is a second copy, where there are several sources. */
+/* Note, by source, a copy that was accepted or is a duplicate, where there are several sources. */
 static inline void gs_ledger_copy_by(gs_ledger *ledger, const gs_law *law, const gs_sample *sample,
                                      uint32_t source, gs_copy_of copy)
 {
     uint64_t due;
-    if (!law->is_periodic || source >= GS_COPY_WAYS ||
+    if (!law->is_periodic || source >= GS_COPY_PATHS ||
         !gs_copies_due(copy.slot, &law->divisor, &due))
         return;
     if (__builtin_expect((sample->flags & GS_TIME_QUALITY) == 0 && gs_ledger_is_late(law, sample),
@@ -110,7 +112,7 @@ static inline void gs_ledger_place(gs_ledger *ledger, int64_t slot, uint32_t eve
         gs_ledger_place_rare(ledger, slot, every);
 }
 
-/* The first copy of an event was taken; `has_room`: the reader will see it. */
+/* Note the first copy of an event; `has_room`: the reader will get it. */
 static inline void gs_ledger_first(gs_ledger *ledger, const gs_law *law, const gs_sample *sample,
                                    int64_t slot, bool has_room)
 {

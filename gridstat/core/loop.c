@@ -1,6 +1,7 @@
 #include "loop.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,9 +12,11 @@
 #include "memory.h"
 #include "platform.h"
 
-#define URGENT_CALLS_MAX 2
-#define COALESCED_CALL   4U
-#define PROBES_A_ROUND   4U /* So that no event waits for more than these. */
+#define RECEIVE_BUFFER_BYTES (64 << 20)
+#define NS_PER_S             1000000000ULL
+#define URGENT_CALLS_MAX     2
+#define COALESCED_CALL       4U
+#define PROBES_A_ROUND       4U /* So that an event waits for at most these. */
 
 typedef struct {
     gs_message messages[GS_RECEIVE_BUFFERS];
@@ -21,7 +24,7 @@ typedef struct {
     char control[GS_RECEIVE_BUFFERS][GS_CONTROL_BYTES] __attribute__((aligned(16)));
 } batch;
 
-/* What became of one message of the kernel: when it came, and how many copies left. */
+/* Result of one message of the kernel: when it came, and how many copies were sent. */
 typedef struct {
     uint64_t arrived_ns;
     uint64_t copies;
@@ -31,7 +34,7 @@ static outcome forward_message(gs_loop *loop, const gs_view *view, gs_arrival ar
                                gs_message *message, gs_now now)
 {
     gs_core *core = loop->core;
-    gs_remarks found = gs_read_remarks(&message->header);
+    gs_ancillary found = gs_read_ancillary(&message->header);
     uint32_t *dropped = &loop->kernel_dropped[arrival.port];
     if (found.dropped != *dropped) {
         gs_add(&core->counters.kernel_dropped, (uint32_t)(found.dropped - *dropped));
@@ -46,9 +49,10 @@ static outcome forward_message(gs_loop *loop, const gs_view *view, gs_arrival ar
     return (outcome){found.arrived_ns, core->copies - before};
 }
 
-/* As S3 §5.2.1 measures it: from the kernel's receive stamp to just before the send, which is
- * returned by the steady clock. The stamps are the wall clock's, which may be set meanwhile; so it
- * is read once a call. Copies for paced channels are noted when their turn has come. */
+/* Record latencies as S3 §5.2.1 measures them: from the kernel's receive stamp to just before the
+ * send. Returns the time of the send by the steady clock. The stamps are the wall clock's, which
+ * may be set meanwhile; so it is read once a call. Copies for paced channels are recorded when they
+ * are sent. */
 static uint64_t note_latencies(gs_core *core, const outcome *outcomes, int count, gs_now now)
 {
     uint64_t steady_ns = gs_clock_ns(CLOCK_MONOTONIC);
@@ -74,22 +78,22 @@ static void prepare(gs_loop *loop, batch *received)
     }
 }
 
-/* Many small messages a call when they come one by one; few when the kernel has coalesced them, so
- * that what is urgent never waits for more than some hundred kilobytes. */
+/* Many messages a call when they are small; few when the kernel has coalesced them, so that an
+ * urgent event waits for at most some hundred kilobytes. */
 static void choose_next_call(gs_loop *loop, size_t bytes)
 {
     loop->next_call = bytes > GS_RECEIVE_BYTES / 2 ? COALESCED_CALL : GS_RECEIVE_BUFFERS;
 }
 
-/* One receive call, forwarded and flushed, so that nothing waits for company. Whatever came to the
- * port before `taken_ns` has then been taken; true when there may be more. */
+/* Make one receive call, forward and flush, so that no event waits for others. True when more may
+ * be waiting; then every message that came to the port before `taken_ns` has been taken. */
 static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *received,
                   uint64_t *taken_ns)
 {
     gs_core *core = loop->core;
     outcome outcomes[GS_RECEIVE_BUFFERS];
     uint32_t wanted = loop->next_call;
-    *taken_ns = loop->looked_ns; /* Read before the call, however long the process is stopped. */
+    *taken_ns = loop->looked_ns; /* Read before the call: the process may be stopped within it. */
     int count = gs_receive(loop->sockets[port], received->messages, wanted, core->limits.is_posix);
     if (count <= 0)
         return false;
@@ -112,7 +116,7 @@ static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *rece
     return true;
 }
 
-static void answer_forget(gs_loop *loop)
+static void forget_channel(gs_loop *loop)
 {
     gs_channel *channel = __atomic_load_n(&loop->forget, __ATOMIC_ACQUIRE);
     if (channel != NULL) {
@@ -121,17 +125,18 @@ static void answer_forget(gs_loop *loop)
     }
 }
 
-static void answer_writer(gs_loop *loop)
+static void serve_writer(gs_loop *loop)
 {
     char bytes[64];
     while (read(loop->wake[0], bytes, sizeof bytes) > 0)
         ;
-    answer_forget(loop);
+    forget_channel(loop);
     gs_find_probing(loop->core);
 }
 
-/* How long the loop may sleep: until a paced line comes free, a probe is due, or it looks again.
- * A probe may be late by the little time since the thread read the clock; a line may not. */
+/* Return how long the loop may sleep: until a paced line is free, a probe is due, or GS_LOOK_NS
+ * have passed. A probe may be late by the little time since the thread read the clock; a line may
+ * not. */
 static uint64_t sleep_ns(gs_loop *loop)
 {
     const gs_core *core = loop->core;
@@ -145,7 +150,7 @@ static uint64_t sleep_ns(gs_loop *loop)
     return until_ns > loop->looked_ns ? until_ns - loop->looked_ns : 0;
 }
 
-/* After the events of a round, so that none waits for this. */
+/* Serve paced lines and probes, after the events of a round, so that no event waits for them. */
 static void tend(gs_loop *loop)
 {
     gs_core *core = loop->core;
@@ -161,12 +166,12 @@ static void tend(gs_loop *loop)
 static void serve_round(gs_loop *loop, const struct pollfd *ready, batch *received)
 {
     gs_core *core = loop->core;
-    /* What was not ready was empty, later than this. */
+    /* A port that was not ready was empty at a later time than this. */
     uint64_t urgent_ns = loop->looked_ns, data_ns = loop->looked_ns;
     gs_view view = gs_enter(core);
     if (ready[2].revents != 0)
-        answer_writer(loop);
-    /* Urgent events first, yet not for ever: a flood of them must not silence the streams. */
+        serve_writer(loop);
+    /* Urgent events first, but only so many: a flood of them must not starve the streams. */
     for (int i = 0; i < URGENT_CALLS_MAX && ready[0].revents != 0; i++)
         if (!serve(loop, &view, GS_PORT_URGENT, received, &urgent_ns))
             break;
@@ -208,7 +213,7 @@ static void *run(void *argument)
             break;
         serve_round(loop, ready, &received);
     }
-    answer_forget(loop);
+    forget_channel(loop);
     gs_table_sleep(loop->core->table);
     __atomic_store_n(&loop->has_ended, true, __ATOMIC_RELEASE);
     gs_set(&loop->thread_cpu_ns, gs_clock_ns(CLOCK_THREAD_CPUTIME_ID));
@@ -261,15 +266,15 @@ int gs_loop_listen(gs_loop *loop, struct sockaddr_storage addresses[GS_PORTS], s
     return 0;
 }
 
-/* Real-time wishes are granted or remembered as refused; the core runs in either case. */
-static void apply_wishes(gs_loop *loop)
+/* Apply processor and priority; the core runs even if the system refuses them. */
+static void apply_scheduling(gs_loop *loop)
 {
     loop->scheduling_error = 0;
     if (loop->cpu >= 0)
         loop->scheduling_error = gs_pin(loop->thread, loop->cpu);
     if (loop->fifo_priority > 0) {
-        struct sched_param wish = {.sched_priority = loop->fifo_priority};
-        int refused = pthread_setschedparam(loop->thread, SCHED_FIFO, &wish);
+        struct sched_param requested = {.sched_priority = loop->fifo_priority};
+        int refused = pthread_setschedparam(loop->thread, SCHED_FIFO, &requested);
         loop->scheduling_error = refused != 0 ? refused : loop->scheduling_error;
     }
 }
@@ -292,7 +297,7 @@ int gs_loop_start(gs_loop *loop)
     }
     loop->is_running = true;
     loop->process = getpid();
-    apply_wishes(loop);
+    apply_scheduling(loop);
     return 0;
 }
 
@@ -308,7 +313,7 @@ uint64_t gs_loop_now_ns(const gs_loop *loop)
                             : gs_read(&loop->core->attention.quiet_ns);
 }
 
-void gs_loop_tell(const gs_loop *loop)
+void gs_loop_notify(const gs_loop *loop)
 {
     if (loop->is_running && loop->process == getpid())
         wake(loop);
@@ -339,9 +344,72 @@ void gs_loop_forget(gs_loop *loop, gs_channel *channel)
     struct timespec nap = {.tv_nsec = 50000};
     while (__atomic_load_n(&loop->forget, __ATOMIC_ACQUIRE) != NULL) {
         if (__atomic_load_n(&loop->has_ended, __ATOMIC_ACQUIRE)) {
-            answer_forget(loop); /* Nobody else will. */
+            forget_channel(loop); /* The thread has ended and will not do it. */
             return;
         }
         nanosleep(&nap, NULL);
     }
+}
+
+/* --- Sockets and clocks, shared with the ends --------------------------------------------- */
+
+bool gs_resolve(const char *host, uint16_t port, struct sockaddr_storage *address, socklen_t *bytes)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *found = NULL;
+    if (getaddrinfo(host, NULL, &hints, &found) != 0)
+        return false;
+    memset(address, 0, sizeof *address);
+    memcpy(address, found->ai_addr, found->ai_addrlen);
+    *bytes = found->ai_addrlen;
+    freeaddrinfo(found);
+    if (address->ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)address)->sin6_port = htons(port);
+    else
+        ((struct sockaddr_in *)address)->sin_port = htons(port);
+    return true;
+}
+
+uint16_t gs_port_of(const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET6)
+        return ntohs(((const struct sockaddr_in6 *)address)->sin6_port);
+    return ntohs(((const struct sockaddr_in *)address)->sin_port);
+}
+
+int gs_receiving_socket(struct sockaddr *address, socklen_t *bytes, bool is_posix, int *opened)
+{
+    int socket_ = gs_udp_socket(address->sa_family);
+    if (socket_ < 0)
+        return errno;
+    /* A plain user gets what net.core.rmem_max allows; `gridstat host` says how much that is. */
+    gs_widen(socket_, SO_RCVBUF, RECEIVE_BUFFER_BYTES);
+    if (!is_posix)
+        gs_request_ancillary(socket_);
+    if (bind(socket_, address, *bytes) < 0 || getsockname(socket_, address, bytes) < 0) {
+        int failure = errno;
+        close(socket_);
+        return failure;
+    }
+    *opened = socket_;
+    return 0;
+}
+
+uint64_t gs_clock_ns(clockid_t clock)
+{
+    struct timespec time;
+    if (clock_gettime(clock, &time) < 0)
+        return 0;
+    return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
+}
+
+gs_now gs_now_read(void)
+{
+    return (gs_now){.wall_ns = gs_clock_ns(CLOCK_REALTIME),
+                    .steady_ns = gs_clock_ns(CLOCK_MONOTONIC)};
+}
+
+uint64_t gs_taken_until(uint64_t arrived_ns, gs_now now)
+{
+    uint64_t age_ns = now.wall_ns > arrived_ns ? now.wall_ns - arrived_ns : 0;
+    return arrived_ns == 0 || age_ns > now.steady_ns ? 0 : now.steady_ns - age_ns;
 }

@@ -1,4 +1,4 @@
-/* The thread of a core: receive a batch, forward it, flush; urgent events first in every round. */
+/* Thread of a core: receive a batch, forward it, flush; urgent events first in every round. */
 #ifndef GS_LOOP_H
 #define GS_LOOP_H
 
@@ -11,32 +11,33 @@
 
 #define GS_RECEIVE_BUFFERS 16
 #define GS_RECEIVE_BYTES   65536
-#define GS_LOOK_NS         10000000ULL /* So often a thread sees that nothing has come. */
+#define GS_LOOK_NS         10000000ULL /* Longest sleep, so that silence is detected in time. */
 
 typedef struct {
     gs_core *core;
     int sockets[GS_PORTS]; /* -1: not listening. */
-    int wake[2];           /* A pipe: the writer's way to wake the thread. */
+    int wake[2];           /* Pipe by which the writer wakes the thread. */
     bool is_running;
     bool must_stop;     /* Atomic. */
-    bool has_ended;     /* Atomic: the thread is past its last event. */
-    gs_channel *forget; /* Atomic: a channel that the thread shall let go of. */
+    bool has_ended;     /* Atomic: the thread processes no more events. */
+    gs_channel *forget; /* Atomic: channel that the thread is requested to release. */
     pthread_t thread;
-    pid_t process;        /* Who started it: after a fork the child has no such thread. */
+    pid_t process;        /* Process that started the thread; a forked child has no such thread. */
     int cpu;              /* -1: any. */
     int fifo_priority;    /* 0: ordinary scheduling. */
-    int scheduling_error; /* errno of the refused wish, 0 when granted. */
+    int scheduling_error; /* errno of the refused scheduling, 0 when granted. */
     uint64_t thread_cpu_ns;
     uint32_t kernel_dropped[GS_PORTS];
     uint8_t *buffers;
     uint64_t looked_ns; /* The steady clock when the thread last read it. */
-    uint32_t next_call; /* How many messages the next receive call may bring. */
+    uint32_t next_call; /* Most messages that the next receive call may return. */
 } gs_loop;
 
 gs_loop *gs_loop_open(gs_core *core);
 void gs_loop_close(gs_loop *loop);
 
-/* Bind both ports, or none; the chosen addresses are written back. 0, or an errno and which. */
+/* Bind both ports or none; the chosen addresses are written back. Returns 0, or an errno, with the
+ * index of the failed port. */
 int gs_loop_listen(gs_loop *loop, struct sockaddr_storage addresses[GS_PORTS], socklen_t bytes,
                    uint32_t *failed);
 
@@ -46,14 +47,15 @@ void gs_loop_stop(gs_loop *loop);
 /* Processor time of the thread, running or ended. */
 uint64_t gs_loop_cpu_ns(const gs_loop *loop);
 
-/* The time that silence is told by: the steady clock's, or of the last call without a thread. */
+/* The time by which silence is judged: the steady clock, or without a thread the last call's
+ * time. */
 uint64_t gs_loop_now_ns(const gs_loop *loop);
 
-/* A channel was opened: the thread shall look whether it wants probes. */
-void gs_loop_tell(const gs_loop *loop);
+/* Notify the thread that a channel was opened, which may need probes. */
+void gs_loop_notify(const gs_loop *loop);
 
-/* Returns when the thread (or nobody) holds the channel any more. One caller at a time: the door
- * holds its lock across this, and across start, stop and close. */
+/* Release a channel; returns when the thread no longer holds it. One caller at a time: the Cython
+ * code holds its lock across this call, and across start, stop and close. */
 void gs_loop_forget(gs_loop *loop, gs_channel *channel);
 
 /* Open, bind and widen one receiving socket; shared with the receiver of an end-point. */
@@ -64,11 +66,11 @@ bool gs_resolve(const char *host, uint16_t port, struct sockaddr_storage *addres
                 socklen_t *bytes);
 uint16_t gs_port_of(const struct sockaddr_storage *address);
 
-/* When the last message of a full call came: all that came to the socket earlier has been taken
- * then, by the steady clock. 0: unknown. */
+/* Time, by the steady clock, before which every message of the socket has been taken, given when
+ * the last message of a full call came. 0: unknown. */
 uint64_t gs_taken_until(uint64_t arrived_ns, gs_now now);
 
 gs_now gs_now_read(void);
-uint64_t gs_clock_ns(clockid_t clock); /* 0: there is no such clock any more. */
+uint64_t gs_clock_ns(clockid_t clock); /* 0: the clock does not exist any more. */
 
 #endif

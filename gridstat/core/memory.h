@@ -1,4 +1,4 @@
-/* Memory of the core: taken at start and by the writer of tables, never on an event's way. */
+/* Memory of the core: allocated at start and by the writer of tables, never on the event path. */
 #ifndef GS_MEMORY_H
 #define GS_MEMORY_H
 
@@ -6,17 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed and aligned to a cache line; ends the process when there is none, as nothing can go on. */
+/* Allocate zeroed memory, aligned to a cache line; ends the process when there is none. */
 void *gs_allocate(size_t bytes);
 void gs_release(void *memory);
 
-/* Whether the system would give so much now; asked before what cannot be undone halfway. */
+/* True if the system would allocate so much now; checked before changes that cannot be undone. */
 bool gs_has_memory(size_t bytes);
 
-/* How often memory was taken since the process began; flat while events flow. */
+/* Number of allocations since the process began; constant while events flow. */
 uint64_t gs_allocations(void);
 
-/* How many pieces are held now. */
+/* Number of allocations not yet freed. */
 uint64_t gs_held(void);
 
 #endif

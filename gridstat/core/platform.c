@@ -33,7 +33,7 @@
 
 #define SEGMENTS_AT_ONCE 64U
 
-/* Ours never block, but a socket put in their place may. POSIX has the flag since 2024. */
+/* Our sockets never block, but an inherited one may. POSIX has the flag since 2024. */
 #ifdef MSG_DONTWAIT
 #define SEND_FLAGS (MSG_NOSIGNAL | MSG_DONTWAIT)
 #else
@@ -75,7 +75,8 @@ static ssize_t send_one_by_one(int socket_, const uint8_t *bytes, size_t count, 
     return (ssize_t)at;
 }
 
-/* POSIX has it since 2024, and nearly every system before; elsewhere the pages are paid at once. */
+/* POSIX has anonymous mappings since 2024, and nearly every system before; elsewhere all pages are
+ * allocated at once. */
 #ifdef MAP_ANONYMOUS
 
 void *gs_lazy_allocate(size_t bytes)
@@ -125,7 +126,7 @@ int gs_wake_open(gs_wake *wake)
 
 void gs_wake_signal(const gs_wake *wake)
 {
-    eventfd_write(wake->writer, 1); /* Refused only when it is readable anyway. */
+    eventfd_write(wake->writer, 1); /* Fails only when the descriptor is readable anyway. */
 }
 
 void gs_wake_clear(const gs_wake *wake)
@@ -143,7 +144,7 @@ void gs_widen(int socket_, int which, int bytes)
 
 _Static_assert(sizeof(gs_message) == sizeof(struct mmsghdr), "the kernel fills our messages");
 
-void gs_ask_remarks(int socket_)
+void gs_request_ancillary(int socket_)
 {
     int on = 1;
     setsockopt(socket_, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
@@ -151,9 +152,9 @@ void gs_ask_remarks(int socket_)
     setsockopt(socket_, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof on);
 }
 
-gs_remarks gs_read_remarks(struct msghdr *message)
+gs_ancillary gs_read_ancillary(struct msghdr *message)
 {
-    gs_remarks found = {0};
+    gs_ancillary found = {0};
     for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at != NULL; at = CMSG_NXTHDR(message, at)) {
         if (at->cmsg_level == IPPROTO_UDP && at->cmsg_type == UDP_GRO) {
             int bytes;
@@ -167,12 +168,12 @@ gs_remarks gs_read_remarks(struct msghdr *message)
             memcpy(&found.dropped, CMSG_DATA(at), sizeof found.dropped);
         }
     }
-    /* The kernel shortened it to what it wrote; the next call needs the whole room again. */
+    /* The kernel shortened the length to what it wrote; the next call needs the whole buffer. */
     message->msg_controllen = GS_CONTROL_BYTES;
     return found;
 }
 
-uint32_t gs_lost(int socket_)
+uint32_t gs_socket_dropped(int socket_)
 {
     uint32_t facts[SK_MEMINFO_VARS] = {0};
     socklen_t bytes = sizeof facts;
@@ -209,11 +210,11 @@ void gs_name_thread(pthread_t thread, const char *name)
 
 void gs_let_fragment(int socket_, bool is_ipv6, bool may_fragment)
 {
-    int way = may_fragment ? IP_PMTUDISC_DONT : IP_PMTUDISC_DO;
+    int discovery = may_fragment ? IP_PMTUDISC_DONT : IP_PMTUDISC_DO;
     if (is_ipv6)
-        setsockopt(socket_, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &way, sizeof way);
+        setsockopt(socket_, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &discovery, sizeof discovery);
     else
-        setsockopt(socket_, IPPROTO_IP, IP_MTU_DISCOVER, &way, sizeof way);
+        setsockopt(socket_, IPPROTO_IP, IP_MTU_DISCOVER, &discovery, sizeof discovery);
 }
 
 uint32_t gs_path_payload_bytes(int socket_, bool is_ipv6)
@@ -314,18 +315,18 @@ void gs_widen(int socket_, int which, int bytes)
     setsockopt(socket_, SOL_SOCKET, which, &bytes, sizeof bytes);
 }
 
-void gs_ask_remarks(int socket_)
+void gs_request_ancillary(int socket_)
 {
     (void)socket_;
 }
 
-gs_remarks gs_read_remarks(struct msghdr *message)
+gs_ancillary gs_read_ancillary(struct msghdr *message)
 {
     (void)message;
-    return (gs_remarks){0};
+    return (gs_ancillary){0};
 }
 
-uint32_t gs_lost(int socket_)
+uint32_t gs_socket_dropped(int socket_)
 {
     (void)socket_;
     return 0;
@@ -339,7 +340,7 @@ int gs_receive(int socket_, gs_message *messages, uint32_t count, bool is_posix)
 
 int gs_wait(struct pollfd *files, uint32_t count, uint64_t timeout_ns)
 {
-    /* Rounded up, so that nobody wakes before there is something to do. */
+    /* Rounded up, so that the thread does not wake before an event is due. */
     int timeout_ms = -1;
     if (timeout_ns != UINT64_MAX)
         timeout_ms = (int)(timeout_ns / NS_PER_MS < 60000 ? (timeout_ns + NS_PER_MS - 1) / NS_PER_MS

@@ -1,8 +1,8 @@
-/* What the first hop did not let pass of each publisher's variable, by reason.
+/* Events that the first hop policed, by publisher's channel, variable and reason.
  *
- * A table of fixed size that the forwarding thread writes when an event is policed, never else;
- * anyone may read it. Where there is no room for one more variable, another loses its counts: they
- * are for whoever reads them every second, and the core's own counters have all of them.
+ * A table of fixed size that the forwarding thread writes when an event is policed; any thread may
+ * read it. Where there is no free place for one more variable, another one loses its counts: they
+ * are for a reader that polls every second, and the core's own counters hold all totals.
  */
 #ifndef GS_POLICING_H
 #define GS_POLICING_H
@@ -17,18 +17,19 @@
 #define GS_POLICED_REASONS 6U /* In the order of the core's counters, from policed_port on. */
 
 typedef struct {
-    gs_counter life; /* Grows by two with each variable that takes the place; odd meanwhile. */
-    gs_counter who;  /* channel_id << 32 | variable_id; 0: nobody. */
+    gs_counter
+        life; /* Grows by two with each variable that takes the place; odd during the change. */
+    gs_counter who; /* channel_id << 32 | variable_id; 0: the place is free. */
     gs_counter counts[GS_POLICED_REASONS];
 } gs_policed;
 
 _Static_assert(sizeof(gs_policed) == 64, "one cache line");
 
-/* One event more; on the forwarding thread. */
+/* Count one event; on the forwarding thread. */
 void gs_policed_note(gs_policed *places, uint32_t channel_id, uint32_t variable_id,
                      uint32_t reason);
 
-/* What one place holds; false if that is nothing, or just changing. */
+/* Read one place; false if it is free, or just changing. */
 bool gs_policed_read(const gs_policed *place, gs_policed *copy);
 
 #endif

@@ -38,7 +38,7 @@ static inline bool gs_period_has_same_slots(const gs_period *one, const gs_perio
            one->phase_ns == other->phase_ns;
 }
 
-/* The way for early or very late stamps, apart from the event's path. */
+/* Slot of an early or very late stamp, outside the event path. */
 int64_t gs_slot_wide(uint64_t created_ns, const gs_period *period);
 
 static inline int64_t gs_slot_of(uint64_t created_ns, const gs_period *period)

@@ -1,17 +1,66 @@
+#include "receiver.h"
+
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
+#include "channel.h"
 #include "event.h"
+#include "expected.h"
+#include "loop.h"
 #include "memory.h"
-#include "receiver_state.h"
+#include "platform.h"
+#include "sources.h"
 
 #define URGENT_CALLS_MAX 16U
 #define PLAIN_CALLS_MAX  16U
 #define EVENTS_AHEAD     32
+
+/* An opened incoming channel. */
+typedef struct {
+    uint32_t channel_id; /* Atomic; 0: none. */
+    gs_source_state state;
+    uint64_t host[2]; /* Host that sends on it; another host is accepted only after a silence. */
+    uint64_t host_heard_ns;
+} gs_known_source;
+
+struct gs_receiver {
+    gs_keep keep;
+    bool accepts_unknown, only_sources, is_posix;
+    bool is_running; /* Atomic; changed under `running`. */
+    int sockets[GS_PORTS];
+    gs_wake stop, wake; /* `stop` wakes the thread, `wake` the reader. */
+    uint32_t fork_generation;
+    pthread_mutex_t running; /* Held to start and stop; the thread never takes it. */
+    pthread_t thread;
+    uint64_t cpu_ns_before; /* Processor time of threads that have ended. */
+    bool must_stop;         /* Atomic. */
+    uint64_t *page;
+    gs_attention attention;
+    uint64_t looked_ns; /* The steady clock when the thread last read it. */
+    gs_known_source sources[GS_RECEIVER_SOURCES];
+    uint32_t source_count; /* Atomic: one more than the highest index ever used. */
+    uint32_t source;     /* Index of the current datagram's source; GS_RECEIVER_SOURCES: unknown. */
+    uint64_t sender[2];  /* Host of the current message. */
+    gs_now now;          /* Wall clock for stamps and latencies, steady clock for verdicts. */
+    uint64_t arrived_ns; /* When the kernel received the current message, by the steady clock. */
+    uint64_t batch
+        [GS_RECEIVED_COUNTERS]; /* Counts of this receive call, added to `counters` at its end. */
+    gs_counter counters[GS_RECEIVED_COUNTERS];
+    gs_histogram latency;
+    gs_expected expected;
+    gs_sample_ring ring;
+    uint8_t *buffers;
+    gs_message messages[GS_RECEIVE_BUFFERS];
+    struct iovec parts[GS_RECEIVE_BUFFERS];
+    struct sockaddr_storage senders[GS_RECEIVE_BUFFERS];
+    char controls[GS_RECEIVE_BUFFERS][GS_CONTROL_BYTES] __attribute__((aligned(16)));
+};
 
 /* --- One event --------------------------------------------------------------------------- */
 
@@ -34,7 +83,7 @@ static inline bool deliver(gs_receiver *receiver, const gs_sample *sample, const
         return false;
     }
     receiver->batch[GS_RECEIVED_DELIVERED]++;
-    /* Without a trustworthy stamp of the present there is no latency to speak of. */
+    /* An event with an untrusted or replayed stamp has no meaningful latency. */
     if ((sample->flags & GS_UNTIMELY) == 0) {
         uint64_t latency_ns = sample->received_ns - sample->created_ns;
         bool is_ahead = sample->created_ns > sample->received_ns;
@@ -43,7 +92,8 @@ static inline bool deliver(gs_receiver *receiver, const gs_sample *sample, const
     return true;
 }
 
-/* Nobody announced it: every copy is delivered, and the newest value kept if there is a place. */
+/* Deliver every copy of a variable that was not announced; keep its newest value if a place is
+ * free. */
 static void receive_adopted(gs_receiver *receiver, const gs_sample *sample, const uint8_t *event)
 {
     bool keeps_newest = receiver->keep != GS_KEEP_COUNT;
@@ -116,7 +166,7 @@ static inline void prefetch_ledger(const gs_receiver *receiver,
     }
 }
 
-/* Two passes over a few events at a time: the first asks memory for what the second will need. */
+/* Two passes over a few events at a time: the first prefetches the memory that the second reads. */
 static void receive_events(gs_receiver *receiver, const uint8_t *event, const uint8_t *end)
 {
     while (event < end) {
@@ -141,7 +191,7 @@ static void receive_events(gs_receiver *receiver, const uint8_t *event, const ui
     }
 }
 
-/* Few sources, and most often the one of the last datagram. */
+/* A linear search: there are few sources, and datagrams of one source often follow each other. */
 static uint32_t source_of(const gs_receiver *receiver, uint32_t channel_id)
 {
     uint32_t count = __atomic_load_n(&receiver->source_count, __ATOMIC_ACQUIRE);
@@ -151,7 +201,7 @@ static uint32_t source_of(const gs_receiver *receiver, uint32_t channel_id)
     return GS_RECEIVER_SOURCES;
 }
 
-/* The sender's address, whatever its port; the message has room for the next one's. */
+/* Note the sender's address without its port, and reset the message for the next address. */
 static void note_sender(gs_receiver *receiver, struct msghdr *header)
 {
     const struct sockaddr_storage *from = header->msg_name;
@@ -163,8 +213,8 @@ static void note_sender(gs_receiver *receiver, struct msghdr *header)
     header->msg_namelen = sizeof *from;
 }
 
-/* Whether the datagram in hand comes from an opened source, and from the host that speaks on it: as
- * long as that one is heard nobody else is, whatever he knows of channels. */
+/* True if the current datagram comes from an opened source and from the host that sends on it.
+ * While that host sends, no other host is accepted, even if it knows the channel id. */
 static bool is_from_source(gs_receiver *receiver)
 {
     if (receiver->source == GS_RECEIVER_SOURCES)
@@ -201,7 +251,7 @@ static void receive_datagram(gs_receiver *receiver, uint32_t port, const uint8_t
         return;
     }
     if (receiver->source != GS_RECEIVER_SOURCES)
-        gs_source_hear(&receiver->sources[receiver->source].state, &read, port,
+        gs_source_note(&receiver->sources[receiver->source].state, &read, port,
                        receiver->now.steady_ns);
     receive_events(receiver, datagram + GS_HEADER_BYTES, datagram + read.events_end);
 }
@@ -226,13 +276,13 @@ static void finish_call(gs_receiver *receiver)
         gs_wake_signal(&receiver->wake);
 }
 
-/* When it came, by the kernel; 0: unknown. */
+/* Return when the kernel received the message; 0: unknown. */
 static uint64_t receive_message(gs_receiver *receiver, uint32_t port, gs_message *message)
 {
     const uint8_t *buffer = message->header.msg_iov->iov_base;
     size_t bytes = message->bytes;
     /* The kernel may have joined several datagrams of one length. */
-    gs_remarks found = gs_read_remarks(&message->header);
+    gs_ancillary found = gs_read_ancillary(&message->header);
     uint64_t arrived_ns = gs_taken_until(found.arrived_ns, receiver->now);
     receiver->arrived_ns = arrived_ns != 0 ? arrived_ns : receiver->now.steady_ns;
     note_sender(receiver, &message->header);
@@ -244,7 +294,7 @@ static uint64_t receive_message(gs_receiver *receiver, uint32_t port, gs_message
     return found.arrived_ns;
 }
 
-/* True when there may be more; whatever came to the port before `taken_ns` has then been taken. */
+/* True when more may be waiting; then every message that came before `taken_ns` has been taken. */
 static bool receive_batch(gs_receiver *receiver, uint32_t port, uint64_t *taken_ns)
 {
     *taken_ns = receiver->looked_ns; /* Read before the call, as in `loop.c`. */
@@ -275,11 +325,12 @@ static uint64_t receive(gs_receiver *receiver, uint32_t port, uint32_t calls_max
 
 /* --- The thread -------------------------------------------------------------------------- */
 
-/* Once only: what is urgent may have come meanwhile. A plain call brings little, however. */
+/* One data call a round, because urgent events may have come meanwhile; several where a call
+ * returns only one datagram. */
 static void receive_round(gs_receiver *receiver, const struct pollfd *ready)
 {
     uint32_t data_calls_max = receiver->is_posix || !GS_LINUX ? PLAIN_CALLS_MAX : 1;
-    /* What was not ready was empty, later than this. */
+    /* A port that was not ready was empty at a later time than this. */
     uint64_t urgent_ns = receiver->looked_ns, data_ns = receiver->looked_ns;
     if (ready[0].revents != 0)
         urgent_ns = receive(receiver, GS_PORT_URGENT, URGENT_CALLS_MAX);
@@ -290,7 +341,7 @@ static void receive_round(gs_receiver *receiver, const struct pollfd *ready)
         receiver->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
 }
 
-/* Without sources there is nobody whose silence would matter. */
+/* Without sources there is no silence to detect. */
 static uint64_t sleep_ns(const gs_receiver *receiver)
 {
     uint32_t sources = __atomic_load_n(&receiver->source_count, __ATOMIC_ACQUIRE);
@@ -326,7 +377,7 @@ static gs_end_status start(gs_receiver *receiver)
     __atomic_store_n(&receiver->must_stop, false, __ATOMIC_RELEASE);
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* The thread inherits it. */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* The thread inherits the mask. */
     errno = pthread_create(&receiver->thread, NULL, run, receiver);
     gs_end_status status = errno == 0 ? GS_END_OK : gs_end_status_now();
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -344,7 +395,7 @@ gs_end_status gs_receiver_start(gs_receiver *receiver)
     return status;
 }
 
-uint64_t gs_receiver_thread_cpu_ns(const gs_receiver *receiver)
+static uint64_t thread_cpu_ns(const gs_receiver *receiver)
 {
     clockid_t clock;
     if (pthread_getcpuclockid(receiver->thread, &clock) != 0)
@@ -352,14 +403,14 @@ uint64_t gs_receiver_thread_cpu_ns(const gs_receiver *receiver)
     return gs_clock_ns(clock);
 }
 
-/* One of several who stop ends the thread; the others wait until it has ended. */
+/* Of several callers, one ends the thread; the others wait until it has ended. */
 void gs_receiver_stop(gs_receiver *receiver)
 {
     if (gs_receiver_is_foreign(receiver))
         return;
     pthread_mutex_lock(&receiver->running);
     if (receiver->is_running) {
-        uint64_t cpu_ns = gs_receiver_thread_cpu_ns(receiver);
+        uint64_t cpu_ns = thread_cpu_ns(receiver);
         __atomic_store_n(&receiver->must_stop, true, __ATOMIC_RELEASE);
         gs_wake_signal(&receiver->stop);
         pthread_join(receiver->thread, NULL);
@@ -372,10 +423,10 @@ void gs_receiver_stop(gs_receiver *receiver)
 
 /* --- Opening and closing ----------------------------------------------------------------- */
 
-static gs_end_status open_ports(gs_receiver *receiver, const gs_receiver_words *words)
+static gs_end_status open_ports(gs_receiver *receiver, const gs_receiver_options *options)
 {
     for (uint32_t port = 0; port < GS_PORTS; port++) {
-        gs_endpoint own = {words->host, words->ports[port], words->is_posix};
+        gs_endpoint own = {options->host, options->ports[port], options->is_posix};
         gs_end_status status = gs_socket_bind(&own, &receiver->sockets[port]);
         if (status != GS_END_OK)
             return status;
@@ -398,38 +449,38 @@ static void open_buffers(gs_receiver *receiver)
     }
 }
 
-static gs_end_status open_descriptors(gs_receiver *receiver, const gs_receiver_words *words)
+static gs_end_status open_descriptors(gs_receiver *receiver, const gs_receiver_options *options)
 {
     if (gs_wake_open(&receiver->stop) < 0 || gs_wake_open(&receiver->wake) < 0)
         return gs_end_status_now();
-    return open_ports(receiver, words);
+    return open_ports(receiver, options);
 }
 
-gs_end_status gs_receiver_open(const gs_receiver_words *words, gs_receiver **opened)
+gs_end_status gs_receiver_open(const gs_receiver_options *options, gs_receiver **opened)
 {
     gs_receiver *receiver = gs_allocate(sizeof *receiver);
-    receiver->keep = words->keep;
-    receiver->accepts_unknown = words->accepts_unknown;
-    receiver->only_sources = words->only_sources;
-    receiver->is_posix = words->is_posix;
-    receiver->page = words->page;
+    receiver->keep = options->keep;
+    receiver->accepts_unknown = options->accepts_unknown;
+    receiver->only_sources = options->only_sources;
+    receiver->is_posix = options->is_posix;
+    receiver->page = options->page;
     receiver->fork_generation = gs_fork_generation();
     pthread_mutex_init(&receiver->running, NULL);
     receiver->sockets[0] = receiver->sockets[1] = -1;
     receiver->stop = receiver->wake = (gs_wake){.reader = -1, .writer = -1};
     open_buffers(receiver);
-    if (words->keep == GS_KEEP_RING)
-        gs_sample_ring_open(&receiver->ring, words->ring_events, words->option_bytes);
+    if (options->keep == GS_KEEP_RING)
+        gs_sample_ring_open(&receiver->ring, options->ring_events, options->option_bytes);
     gs_end_status status = GS_END_NO_MEMORY;
-    bool adopts = words->accepts_unknown && words->keep != GS_KEEP_COUNT;
-    gs_expected_words expected = {
-        .variables_max = words->variables_max,
-        .adopted_max = adopts ? words->variables_max : 0,
-        .ring_expiry_ns = words->ring_expiry_ns,
-        .has_ledgers = words->keep != GS_KEEP_COUNT,
+    bool adopts = options->accepts_unknown && options->keep != GS_KEEP_COUNT;
+    gs_expected_options expected = {
+        .variables_max = options->variables_max,
+        .adopted_max = adopts ? options->variables_max : 0,
+        .ring_expiry_ns = options->ring_expiry_ns,
+        .has_ledgers = options->keep != GS_KEEP_COUNT,
     };
     if (gs_expected_open(&receiver->expected, &expected))
-        status = open_descriptors(receiver, words);
+        status = open_descriptors(receiver, options);
     if (status != GS_END_OK)
         gs_receiver_close(receiver);
     else
@@ -454,4 +505,165 @@ void gs_receiver_close(gs_receiver *receiver)
     gs_sample_ring_close(&receiver->ring);
     gs_release(receiver->buffers);
     gs_release(receiver);
+}
+
+/* --- Requests of other threads ----------------------------------------------------------- */
+
+bool gs_receiver_is_running(const gs_receiver *receiver)
+{
+    return __atomic_load_n(&receiver->is_running, __ATOMIC_ACQUIRE);
+}
+
+bool gs_receiver_is_foreign(const gs_receiver *receiver)
+{
+    return receiver->fork_generation != gs_fork_generation();
+}
+
+bool gs_receiver_expect(gs_receiver *receiver, uint32_t variable_id, const gs_law *law)
+{
+    return gs_expected_add(&receiver->expected, variable_id, law);
+}
+
+bool gs_receiver_forget(gs_receiver *receiver, uint32_t variable_id)
+{
+    return gs_expected_forget(&receiver->expected, variable_id);
+}
+
+bool gs_receiver_ledger(gs_receiver *receiver, uint32_t variable_id, gs_ledger_facts *facts)
+{
+    return gs_expected_read_ledger(&receiver->expected, variable_id, facts);
+}
+
+bool gs_receiver_newest(gs_receiver *receiver, uint32_t variable_id, gs_sample *sample)
+{
+    return gs_expected_newest(&receiver->expected, variable_id, sample);
+}
+
+/* --- Sources ----------------------------------------------------------------------------- */
+
+static gs_known_source *find_source(gs_receiver *receiver, uint32_t channel_id)
+{
+    for (uint32_t i = 0; i < GS_RECEIVER_SOURCES; i++)
+        if (receiver->sources[i].channel_id == channel_id)
+            return &receiver->sources[i];
+    return NULL;
+}
+
+/* Take the first free index. The thread no longer holds it: `gs_receiver_close_source` has
+ * waited. */
+static bool open_source(gs_receiver *receiver, uint32_t channel_id)
+{
+    if (find_source(receiver, channel_id) != NULL)
+        return true;
+    gs_known_source *source = find_source(receiver, 0);
+    if (source == NULL)
+        return false;
+    memset(&source->state, 0, sizeof source->state);
+    source->host_heard_ns = 0;
+    source->state.opened_ns = gs_clock_ns(CLOCK_MONOTONIC);
+    __atomic_store_n(&source->channel_id, channel_id, __ATOMIC_RELEASE);
+    uint32_t count = (uint32_t)(source - receiver->sources) + 1;
+    if (count > receiver->source_count)
+        __atomic_store_n(&receiver->source_count, count, __ATOMIC_RELEASE);
+    gs_wake_signal(
+        &receiver->stop); /* With a source open the thread sleeps only for short times. */
+    return true;
+}
+
+bool gs_receiver_open_source(gs_receiver *receiver, uint32_t channel_id)
+{
+    pthread_mutex_lock(&receiver->expected.adding);
+    bool has_room = open_source(receiver, channel_id);
+    pthread_mutex_unlock(&receiver->expected.adding);
+    return has_room;
+}
+
+bool gs_receiver_close_source(gs_receiver *receiver, uint32_t channel_id)
+{
+    pthread_mutex_lock(&receiver->expected.adding);
+    gs_known_source *source = find_source(receiver, channel_id);
+    if (source != NULL) {
+        __atomic_store_n(&source->channel_id, 0, __ATOMIC_RELEASE);
+        gs_expected_settle(&receiver->expected);
+    }
+    pthread_mutex_unlock(&receiver->expected.adding);
+    return source != NULL;
+}
+
+uint32_t gs_receiver_source(gs_receiver *receiver, uint32_t place, gs_source_facts *facts)
+{
+    pthread_mutex_lock(&receiver->expected.adding);
+    const gs_known_source *source = &receiver->sources[place];
+    *facts = gs_source_read(&source->state, &receiver->attention);
+    uint32_t channel_id = source->channel_id;
+    pthread_mutex_unlock(&receiver->expected.adding);
+    return channel_id;
+}
+
+uint32_t gs_receiver_source_count(const gs_receiver *receiver)
+{
+    return __atomic_load_n(&receiver->source_count, __ATOMIC_ACQUIRE);
+}
+
+/* --- Batches and figures ----------------------------------------------------------------- */
+
+bool gs_receiver_wait(gs_receiver *receiver, int timeout_ms)
+{
+    if (gs_sample_ring_ready(&receiver->ring) != 0)
+        return true;
+    struct pollfd wake = {.fd = receiver->wake.reader, .events = POLLIN};
+    if (poll(&wake, 1, timeout_ms) <= 0 || gs_sample_ring_ready(&receiver->ring) != 0)
+        return gs_sample_ring_ready(&receiver->ring) != 0;
+    gs_wake_clear(&receiver->wake);
+    if (gs_sample_ring_ready(&receiver->ring) == 0)
+        return false;
+    gs_wake_signal(
+        &receiver->wake); /* The signal of samples that came meanwhile was just cleared. */
+    return true;
+}
+
+gs_sample_ring *gs_receiver_ring(gs_receiver *receiver)
+{
+    return &receiver->ring;
+}
+
+int gs_receiver_wake_fd(const gs_receiver *receiver)
+{
+    return receiver->wake.reader;
+}
+
+uint16_t gs_receiver_port(const gs_receiver *receiver, uint32_t port)
+{
+    return gs_socket_port(receiver->sockets[port]);
+}
+
+uint32_t gs_receiver_buffer_bytes(const gs_receiver *receiver)
+{
+    return gs_socket_receive_buffer_bytes(receiver->sockets[GS_PORT_DATA]);
+}
+
+uint64_t gs_receiver_count(const gs_receiver *receiver, uint32_t counter)
+{
+    return gs_read(&receiver->counters[counter]);
+}
+
+uint64_t gs_receiver_kernel_dropped(const gs_receiver *receiver)
+{
+    return (uint64_t)gs_socket_dropped(receiver->sockets[GS_PORT_DATA]) +
+           gs_socket_dropped(receiver->sockets[GS_PORT_URGENT]);
+}
+
+uint64_t gs_receiver_latency(const gs_receiver *receiver, uint32_t bucket)
+{
+    return gs_read(&receiver->latency.buckets[bucket]);
+}
+
+uint64_t gs_receiver_cpu_ns(gs_receiver *receiver)
+{
+    pthread_mutex_lock(&receiver->running);
+    uint64_t cpu_ns = receiver->cpu_ns_before;
+    if (receiver->is_running)
+        cpu_ns += thread_cpu_ns(receiver);
+    pthread_mutex_unlock(&receiver->running);
+    return cpu_ns;
 }

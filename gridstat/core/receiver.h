@@ -1,8 +1,8 @@
-/* The receiving end: a thread that turns datagrams into samples for Python.
+/* Receiver of an end-point: a thread that turns datagrams into samples for Python.
  *
  *   urgent port, then data port -> check -> first copy? -> ring, newest value, counters
  *
- * The thread blocks all signals, takes no lock, neither Python's nor ours, and never allocates.
+ * The thread blocks all signals, takes no lock (neither Python's nor its own) and never allocates.
  * Every event ends in exactly one counter: in = malformed + policed_source + unknown + duplicate +
  * policed_jump + delivered + ring_full, where a malformed datagram counts once.
  */
@@ -43,7 +43,7 @@ typedef enum {
     GS_RECEIVED_DATAGRAMS,
     GS_RECEIVED_BYTES,
     GS_RECEIVED_PROBES,
-    GS_RECEIVED_NEWEST_FULL, /* Accepted though unknown, and there was no place for the newest. */
+    GS_RECEIVED_NEWEST_FULL, /* Accepted unknown, no free place for its newest. */
     GS_RECEIVED_POLICED_SOURCE,
     GS_RECEIVED_COUNTERS,
 } gs_received;
@@ -62,27 +62,27 @@ typedef struct {
     uint16_t ports[2];
     uint32_t ring_events;
     uint32_t option_bytes;
-    uint32_t variables_max; /* Of expected ones, and again of unknown ones where accepted. */
+    uint32_t variables_max; /* Expected variables; as many unknown ones where these are accepted. */
     uint64_t ring_expiry_ns;
     gs_keep keep;
     bool accepts_unknown;
-    bool only_sources; /* Take nothing but from opened sources, each from one host at a time. */
+    bool only_sources; /* Accept datagrams of opened sources only, each from one host at a time. */
     bool is_posix;
     uint64_t *page; /* NULL: none. */
-} gs_receiver_words;
+} gs_receiver_options;
 
 typedef struct gs_receiver gs_receiver;
 
-gs_end_status gs_receiver_open(const gs_receiver_words *words, gs_receiver **opened);
+gs_end_status gs_receiver_open(const gs_receiver_options *options, gs_receiver **opened);
 
-/* Ends the thread if it runs and closes all descriptors; what was received can still be taken.
- * Nobody may be waiting. In a forked child, where there is no thread, this only closes. */
+/* Stop the thread if it runs and close all descriptors; received samples can still be taken. No
+ * other thread may be waiting. In a forked child, which has no thread, this call only closes. */
 void gs_receiver_shut(gs_receiver *receiver);
 
-/* Nobody may use it any more. */
+/* Free the receiver; no thread may use it any more. */
 void gs_receiver_close(gs_receiver *receiver);
 
-/* Any threads, at once too; nobody may start what another shuts. */
+/* Any threads may call these concurrently, but none may start a receiver that another shuts. */
 gs_end_status gs_receiver_start(gs_receiver *receiver);
 void gs_receiver_stop(gs_receiver *receiver); /* Also wakes a reader that waits. */
 bool gs_receiver_is_running(const gs_receiver *receiver);
@@ -91,23 +91,25 @@ bool gs_receiver_is_foreign(const gs_receiver *receiver); /* Opened before this 
 /* False: `variables_max` is reached. */
 bool gs_receiver_expect(gs_receiver *receiver, uint32_t variable_id, const gs_law *law);
 
-/* These wait until the thread has let go, at most one receive call long. False: it is unknown. */
+/* Both wait until the thread holds the object no more, at most one receive call long. False: it is
+ * unknown. */
 bool gs_receiver_forget(gs_receiver *receiver, uint32_t variable_id);
 bool gs_receiver_close_source(gs_receiver *receiver, uint32_t channel_id);
 
 /* False: there are GS_RECEIVER_SOURCES already. */
 bool gs_receiver_open_source(gs_receiver *receiver, uint32_t channel_id);
 
-/* The channel in a place, from 0 to below the count, and what is known of it; 0: nobody. */
+/* Channel id of the source at an index below the count, with its facts; 0: the index is free. */
 uint32_t gs_receiver_source(gs_receiver *receiver, uint32_t place, gs_source_facts *facts);
 uint32_t gs_receiver_source_count(const gs_receiver *receiver);
 
-/* False: the variable is unknown, or nothing but sums is kept. */
-bool gs_receiver_told(gs_receiver *receiver, uint32_t variable_id, gs_ledger_facts *facts);
+/* False: the variable is unknown, or the receiver keeps only totals. */
+bool gs_receiver_ledger(gs_receiver *receiver, uint32_t variable_id, gs_ledger_facts *facts);
 bool gs_receiver_newest(gs_receiver *receiver, uint32_t variable_id, gs_sample *sample);
 
-/* Waits until there is something to take; false after `timeout_ms`, on a signal, or when woken for
- * what is gone. The descriptor stays readable until somebody has waited and found nothing. */
+/* Wait until there is a sample to take; false after `timeout_ms`, on a signal, or when the
+ * samples have been taken already. The descriptor stays readable until a caller has waited and
+ * found none. */
 bool gs_receiver_wait(gs_receiver *receiver, int timeout_ms);
 gs_sample_ring *gs_receiver_ring(gs_receiver *receiver);
 int gs_receiver_wake_fd(const gs_receiver *receiver);
@@ -116,8 +118,8 @@ uint16_t gs_receiver_port(const gs_receiver *receiver, uint32_t port);
 uint32_t gs_receiver_buffer_bytes(const gs_receiver *receiver);
 uint64_t gs_receiver_count(const gs_receiver *receiver, uint32_t counter);
 
-/* What found the socket's buffer full, in the kernel's messages: one may be up to 64 datagrams that
- * it had joined. */
+/* Messages that found the socket's buffer full, as the kernel counts them: one message may be up to
+ * 64 datagrams that the kernel had joined. */
 uint64_t gs_receiver_kernel_dropped(const gs_receiver *receiver);
 uint64_t gs_receiver_latency(const gs_receiver *receiver, uint32_t bucket);
 uint64_t gs_receiver_cpu_ns(gs_receiver *receiver);

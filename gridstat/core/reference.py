@@ -1,23 +1,26 @@
 """The forwarding core in plain Python: oracle for the parity tests, baseline for benchmarks.
 
-Reads like the walk of an event: check the datagram, look the variable up, police and de-duplicate
-it, flood or filter it by the rate law, and hand one copy to each channel that it is due on. Slow
-on purpose; whoever doubts the compiled core reads this file instead.
+The methods follow an event: check the datagram, look the variable up, police and de-duplicate it,
+flood or filter it by the rate law, and append one copy to each channel that it is due on. The code
+is slow on purpose and easy to read.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gridstat.core.reference_copies import copies_of
-from gridstat.core.reference_datagram import read_datagram
-from gridstat.core.reference_egress import BufferPool, Mouth, Outgoing, PacedEgress, PackedEgress
-from gridstat.core.reference_flooding import flooding_scope, is_forged, is_in_scope, may_flood
-from gridstat.core.reference_newest import Newest
+from gridstat.core.reference_datagram import EVENT, OPTION_BYTES, read_datagram
+from gridstat.core.reference_egress import (
+    BufferPool,
+    DatagramWriter,
+    Outgoing,
+    PacedEgress,
+    PackedEgress,
+)
 from gridstat.core.reference_sockets import MemoryLine, Sockets, UdpLine
 from gridstat.core.reference_sources import Source, SourceState
-from gridstat.core.reference_window import Arrival, ArrivalRing, Refusal, SlotWindow
+from gridstat.core.reference_window import QUIET_NS, Arrival, ArrivalRing, Refusal, SlotWindow
 from gridstat.core.rows import (
     BASELINE,
     CLASS_ALERT,
@@ -31,13 +34,14 @@ from gridstat.core.rows import (
     check_limits,
     check_versions,
 )
+from gridstat.model.copy_window import COPY_PATHS, CopyWindow, open_slots
 from gridstat.model.errors import LayoutError, LimitReached, UnknownName
+from gridstat.model.flooding import is_ahead, is_fresh
 from gridstat.model.rate_law import slot_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from gridstat.core.reference_copies import RowCopies
     from gridstat.core.reference_datagram import Event
     from gridstat.core.rows import CopyFacts
     from gridstat.model.rate_law import Period
@@ -53,7 +57,7 @@ ENDS = ("malformed", "unknown", "policed", "duplicate", "not_due", "dispatched")
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """An outgoing channel and its way out."""
+    """An outgoing channel with its socket and its egress."""
 
     spec: ChannelSpec
     line: MemoryLine | UdpLine
@@ -62,7 +66,7 @@ class Channel:
 
 @dataclass(slots=True)
 class Entry:
-    """A row and what the path remembers of its variable."""
+    """A row and the state of its variable."""
 
     row: Row
     seen: SlotWindow | ArrivalRing
@@ -89,7 +93,7 @@ class ReferenceCore:
         self._quiet_ns = self._listening_ns = 0
         self._sockets: Sockets | None = None
 
-    # What the management plane says.
+    # Changes by the management plane.
 
     @property
     def modes(self) -> int:
@@ -111,18 +115,18 @@ class ReferenceCore:
             raise LimitReached("too many closed channels are still named by rows")
         line = MemoryLine() if spec.address is None else UdpLine(spec.address)
         # Counters go on where the id's last channel ended: no pair of both ever comes twice.
-        mouth = Mouth(spec, line, last_number=self._last_numbers.get(spec.channel_id, 0))
-        egress = PacedEgress(mouth) if spec.bandwidth_bytes_per_s > 0 else PackedEgress(mouth)
+        writer = DatagramWriter(spec, line, last_number=self._last_numbers.get(spec.channel_id, 0))
+        egress = PacedEgress(writer) if spec.bandwidth_bytes_per_s > 0 else PackedEgress(writer)
         self._channels[spec.channel_id] = Channel(spec, line, egress)
 
     def close_channel(self, channel_id: int) -> dict[str, int]:
-        """Close a channel, drop what it still queues, and tell its final counters."""
+        """Close a channel, drop its queued events, and return its final counters."""
         channel = self._open(channel_id)
         channel.egress.close()
         channel.line.close()
         del self._channels[channel_id]
-        self._last_numbers[channel_id] = channel.egress.mouth.last_number
-        return channel.egress.mouth.counters
+        self._last_numbers[channel_id] = channel.egress.writer.last_number
+        return channel.egress.writer.counters
 
     def open_source(
         self, channel_id: int, *, is_publisher: bool = False, back_channel: int = 0
@@ -138,9 +142,9 @@ class ReferenceCore:
             raise UnknownName(f"no source {channel_id} is open")
 
     def source_states(self) -> dict[int, dict[str, int]]:
-        """By open source: when it was heard, for how long not since, and what was lost of it."""
+        """Return, by open source, when a datagram last came, the silence since, and the losses."""
         return {
-            channel_id: source.state.told(self._quiet_ns, self._listening_ns)
+            channel_id: source.state.facts(self._quiet_ns, self._listening_ns)
             for channel_id, source in self._sources.items()
         }
 
@@ -171,15 +175,15 @@ class ReferenceCore:
         if old and old.newest and newest and old.newest.options_max == newest.options_max:
             newest = old.newest
         if old and _clock_of(old.row) == _clock_of(row):
-            return Entry(row, old.seen, newest, copies_of(row, old.copies))
+            return Entry(row, old.seen, newest, _copies_of(row, old.copies))
         seen: SlotWindow | ArrivalRing
         if row.period is None:
             seen = ArrivalRing(self._limits.ring_expiry_ns)
         else:
             seen = SlotWindow(row.period)
-        return Entry(row, seen, newest, copies_of(row, None))
+        return Entry(row, seen, newest, _copies_of(row, None))
 
-    # The walk of an event.
+    # The path of an event.
 
     def inject(self, datagram: bytes, *, port: int = PORT_DATA, now_ns: int) -> None:
         """Take one datagram as if received now, and send all that follows from it."""
@@ -216,7 +220,7 @@ class ReferenceCore:
         source = self._sources.get(received.channel_id)
         if source is not None:
             is_probe = not received.events
-            source.state.hear(received.counter, port=port, is_probe=is_probe, now_ns=now_ns)
+            source.state.note(received.counter, port=port, is_probe=is_probe, now_ns=now_ns)
         for event in received.events:
             end = self._end_of(event, source, port=port, now_ns=now_ns)
             self._counts[end] += 1
@@ -228,7 +232,7 @@ class ReferenceCore:
                 counts[reason] = counts.get(reason, 0) + 1
 
     def _end_of(self, event: Event, source: Source | None, *, port: int, now_ns: int) -> str:
-        """What becomes of the event; the answer is the name of its counter."""
+        """Process the event and return the name of the counter that it ends in."""
         if source is None:
             return "unknown_channel"
         entry = self._entries.get(event.variable_id)
@@ -240,7 +244,7 @@ class ReferenceCore:
             return refusal
         slot = None if row.period is None else slot_of(event.created_ns, row.period, row.phase_ns)
         again = _offer(entry, event, slot, is_publisher=source.is_publisher, now_ns=now_ns)
-        scope = flooding_scope(row, self._modes | BASELINE, slot)
+        scope = _flooding_scope(row, self._modes | BASELINE, slot)
         is_counted = scope is None and again in {None, "duplicate"}
         if is_counted and entry.copies is not None and slot is not None:
             channel_id = 0 if source.is_publisher else source.channel_id
@@ -250,7 +254,7 @@ class ReferenceCore:
         if entry.newest is not None and not entry.newest.keep(event, now_ns):
             self._counts["newest_too_large"] += 1
         age_ns, bound_ns = now_ns - event.created_ns, self._limits.stamp_bound_ns
-        if scope is not None and not may_flood(row, entry.seen, age_ns, now_ns, bound_ns):
+        if scope is not None and not _may_flood(row, entry.seen, age_ns, now_ns, bound_ns):
             self._counts["flood_withheld"] += 1
             scope = None
         return "dispatched" if self._dispatch(event, row, slot, source, scope) else "not_due"
@@ -258,13 +262,13 @@ class ReferenceCore:
     def _police(
         self, event: Event, entry: Entry, source: Source, *, port: int, now_ns: int
     ) -> str | None:
-        """What the event's sender did that it may not do, if anything."""
+        """Return the counter of the rule that the event breaks, or None."""
         row = entry.row
         if port == PORT_URGENT and not row.is_urgent:
             return "policed_port"
         bound_ns = self._limits.stamp_bound_ns
         if not source.is_publisher:  # The first hop has looked already.
-            return "policed_stamp" if is_forged(row, event.created_ns - now_ns, bound_ns) else None
+            return "policed_stamp" if _is_forged(row, event.created_ns - now_ns, bound_ns) else None
         if row.source != source.channel_id:
             return "policed_source"
         if not row.is_stamp_exempt:
@@ -278,7 +282,8 @@ class ReferenceCore:
     def _dispatch(
         self, event: Event, row: Row, slot: int | None, source: Source, scope: int | None
     ) -> bool:
-        """One copy to every channel that the event is due on; whether there was one."""
+        """Append one copy to every channel that the event is due on; return whether there was
+        one."""
         flooded: list[tuple[Channel, int]] = []
         if scope is not None:
             self._counts["flooded"] += 1
@@ -292,19 +297,19 @@ class ReferenceCore:
         return bool(copies)
 
     def _flooded(self, scope: int, source: Source) -> Iterator[tuple[Channel, int]]:
-        """All channels in the scope but the one that leads back to the sender."""
+        """Yield all channels in the scope except the one back to the sender."""
         for channel_id, channel in sorted(self._channels.items()):
-            if is_in_scope(channel.spec, scope) and channel_id != source.back_channel:
+            if _is_in_scope(channel.spec, scope) and channel_id != source.back_channel:
                 yield channel, CLASS_ALERT
 
     def _routed(
         self, row: Row, slot: int | None, scope: int | None
     ) -> Iterator[tuple[Channel, int]]:
-        """The channels outside of the scope where some term is active and due."""
+        """Yield the channels outside of the scope where some term is active and due."""
         active = self._modes | BASELINE
         for route in row.routes:
             channel = self._channels.get(route.channel_id)
-            if channel is None or (scope is not None and is_in_scope(channel.spec, scope)):
+            if channel is None or (scope is not None and _is_in_scope(channel.spec, scope)):
                 continue
             if any(
                 term.modes & active and (slot is None or slot % term.every == 0)
@@ -312,7 +317,7 @@ class ReferenceCore:
             ):
                 yield channel, CLASS_ALERT if row.is_urgent else route.priority
 
-    # What the management plane asks.
+    # Queries of the management plane.
 
     def take_output(self, channel_id: int) -> list[tuple[int, bytes]]:
         """The datagrams sent on a memory channel since the last call, each with its port."""
@@ -328,12 +333,13 @@ class ReferenceCore:
         return None if kept is None else kept.octets
 
     def copies(self, variable_id: int) -> CopyFacts | None:
-        """By which channels the copies of a variable came, if its row counts them, or None."""
+        """Return the copies of a variable by incoming channel, or None if its row does not count
+        them."""
         entry = self._entries.get(variable_id)
-        return None if entry is None or entry.copies is None else entry.copies.told()
+        return None if entry is None or entry.copies is None else entry.copies.facts()
 
     def policed(self) -> dict[tuple[int, int], tuple[int, dict[str, int]]]:
-        """What publishers' events were policed for, by channel and variable; all of it."""
+        """Return all counts of policed events, by publisher's channel and variable."""
         return {who: (life, dict(counts)) for who, (life, counts) in self._policed.items()}
 
     def counters(self) -> dict[str, int]:
@@ -346,10 +352,10 @@ class ReferenceCore:
 
     def channel_counters(self, channel_id: int) -> dict[str, int]:
         """Counters of one channel: due = sent + drops + queued."""
-        return dict(self._open(channel_id).egress.mouth.counters)
+        return dict(self._open(channel_id).egress.writer.counters)
 
     def pool_free(self) -> tuple[int, int]:
-        """How many small and large buffers are left."""
+        """Return the number of free small and large buffers."""
         return self._pool.small, self._pool.large
 
     def _open(self, channel_id: int) -> Channel:
@@ -361,12 +367,12 @@ class ReferenceCore:
     # As a router of its own.
 
     def listen(self, host: str, data_port: int = 0, urgent_port: int = 0) -> tuple[int, int]:
-        """Bind both ports (0: any free one) and say which they are."""
+        """Bind both ports (0: any free one) and return them."""
         self._sockets = Sockets(host, data_port, urgent_port)
         return self._sockets.ports
 
     def run(self, stop: Callable[[], bool], *, clock_ns: Callable[[], int]) -> None:
-        """Forward one datagram at a time until `stop` says so."""
+        """Forward one datagram at a time until `stop` returns True."""
         assert self._sockets is not None, "listen comes before run"
         while not stop():
             received = self._sockets.receive()
@@ -399,7 +405,7 @@ def _offer(
 
 
 def _clock_of(row: Row) -> tuple[Period, int] | None:
-    """What a window counts by; a change of it makes the window meaningless."""
+    """Return the slots' definition; a change of it makes the window meaningless."""
     return None if row.period is None else (row.period, row.phase_ns)
 
 
@@ -408,3 +414,110 @@ def _counter_names() -> Iterator[str]:
         yield from (f"{end}_{reason}" for reason in reasons)
     yield from ("duplicate", "not_due", "dispatched", "flooded", "datagrams_in", "bytes_in")
     yield from ("newest_too_large", "flood_withheld")
+
+
+@dataclass(slots=True)
+class Newest:
+    """The newest event of a variable by its stamp; `newest.c` is the fast version.
+
+    When the kept event is older than a second the next one replaces it whatever its stamp, as the
+    publisher's clock may have been set back.
+    """
+
+    options_max: int
+    event: Event | None = None
+    kept_ns: int = 0
+
+    def keep(self, event: Event, now_ns: int) -> bool:
+        """Keep the event unless the kept one is newer; False: the event is too large."""
+        if self.event is not None:
+            is_old = now_ns - self.kept_ns >= QUIET_NS
+            if event.created_ns < self.event.created_ns and not is_old:
+                return True
+        if len(event.octets) > EVENT.size + OPTION_BYTES * self.options_max:
+            return False
+        self.event, self.kept_ns = event, now_ns
+        return True
+
+
+@dataclass(slots=True)
+class RowCopies:
+    """Counts of a row's copies by incoming channel; `forwarding_table.c` is the fast version.
+
+    Each channel that brings copies gets a path index while one is free. A channel that brings no
+    copies any more loses its index, and its counts, to a new one.
+    """
+
+    period: Period
+    every: int
+    window: CopyWindow = field(default_factory=CopyWindow)
+    channel_ids: list[int] = field(default_factory=list)
+
+    def note(self, channel_id: int, slot: int, *, is_first: bool) -> None:
+        if slot < 0 or slot % self.every:
+            return
+        path = self._path(channel_id)
+        if path is not None:
+            self.window.note(path, slot // self.every, is_first=is_first)
+
+    def facts(self) -> CopyFacts:
+        counted = self.window.counts(open_slots(self.period, self.every))
+        return {
+            "every": self.every,
+            "path_count": len(self.channel_ids),
+            "channel_ids": [*self.channel_ids, *[0] * (COPY_PATHS - len(self.channel_ids))],
+            "passed": counted.passed,
+            "came": list(counted.came),
+            "first": list(counted.first),
+        }
+
+    def _path(self, channel_id: int) -> int | None:
+        if channel_id in self.channel_ids:
+            return self.channel_ids.index(channel_id)
+        if len(self.channel_ids) < COPY_PATHS:
+            self.channel_ids.append(channel_id)
+            return len(self.channel_ids) - 1
+        path = next(self.window.idle_paths(), None)
+        if path is not None:
+            self.channel_ids[path] = channel_id
+            self.window.came[path] = self.window.first[path] = 0
+        return path
+
+
+def _copies_of(row: Row, old: RowCopies | None) -> RowCopies | None:
+    """Return the counts of a row, if it counts copies; former counts continue if they are of the
+    same slots."""
+    if row.period is None or not row.counted_every:
+        return None
+    is_same = old is not None and old.every == row.counted_every
+    return old if is_same else RowCopies(row.period, row.counted_every)
+
+
+def _flooding_scope(row: Row, active: int, slot: int | None) -> int | None:
+    """Return the widest flooding scope that an active mode requests for this slot, or None."""
+    levels = (
+        flood.level
+        for flood in row.floods
+        if flood.modes & active and (slot is None or slot % flood.every == 0)
+    )
+    return min(levels, default=None)
+
+
+def _is_in_scope(spec: ChannelSpec, scope: int) -> bool:
+    return spec.floods and spec.level >= scope
+
+
+def _may_flood(
+    row: Row, seen: SlotWindow | ArrivalRing, age_ns: int, now_ns: int, stamp_bound_ns: int
+) -> bool:
+    """Return whether the event may flood: not a possible copy of a forgotten event, which would
+    circulate for ever."""
+    if isinstance(seen, ArrivalRing) and seen.is_crowded(now_ns):
+        return False
+    return row.is_stamp_exempt or is_fresh(age_ns, stamp_bound_ns)
+
+
+def _is_forged(row: Row, ahead_ns: int, stamp_bound_ns: int) -> bool:
+    """Return whether a flooding event has a forged stamp of the future, which would silence a
+    sparse flood."""
+    return bool(row.floods) and not row.is_stamp_exempt and is_ahead(ahead_ns, stamp_bound_ns)

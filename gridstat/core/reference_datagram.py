@@ -1,4 +1,4 @@
-"""What the reference core reads in a datagram: its channel, number and events, or what is wrong."""
+"""Decoder of datagrams for the reference core."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Received:
 
 
 def read_datagram(datagram: bytes, versions_max: int) -> Received | str:
-    """The datagram, checked to its end, or the name of the counter of its fault."""
+    """Return the datagram, checked completely, or the name of the counter of its fault."""
     if len(datagram) < HEADER.size:
         return "malformed_short"
     version, key_epoch, length, channel_id, counter = HEADER.unpack_from(datagram)
@@ -50,7 +50,7 @@ def read_datagram(datagram: bytes, versions_max: int) -> Received | str:
 
 
 def _events_of(octets: bytes) -> list[Event] | None:
-    """The events back to back in a datagram, or None when they do not fill it exactly."""
+    """Return the consecutive events of a datagram, or None when they do not fill it exactly."""
     events = []
     at = 0
     while at < len(octets):

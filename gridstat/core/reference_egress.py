@@ -1,4 +1,4 @@
-"""The way out of one channel, in plain Python: packed at once, or paced from bounded queues.
+"""Egress of one channel in plain Python: packed at once, or paced from bounded queues.
 
 A channel without a declared bandwidth has no queue: events of one receive call are packed into
 runs of equal segments, as one GSO send wants them. A channel with a declared bandwidth is paced
@@ -30,17 +30,17 @@ IPV6_FRAGMENT_BYTES = 8
 REPLAYS_PER_S = 2_000
 """Datagrams of replay that a line takes one by one: no other event waits longer for one of them."""
 CREDIT_NS_MAX = 2_000_000
-"""How far behind its pace a channel may be and still catch up; more idle time is lost."""
+"""Idle time that a channel may still use later; longer idle time is lost."""
 
 _NS_PER_S = 1_000_000_000
 
 
 class Line(Protocol):
-    """Where the datagrams of a channel go; `OSError` when they cannot."""
+    """Socket of a channel; `send` raises `OSError` when it cannot send."""
 
     @property
     def is_ipv6(self) -> bool:
-        """Whether the larger of the two IP headers goes before each datagram."""
+        """True if IPv6 headers are counted."""
 
     def send(self, port: int, datagram: bytes) -> None:
         """Hand one datagram over."""
@@ -48,7 +48,7 @@ class Line(Protocol):
 
 @dataclass(slots=True)
 class BufferPool:
-    """How many more events may wait in queues, by size; an event waits once for all channels."""
+    """Free buffers by size; a queued event takes one buffer for all channels."""
 
     small: int
     large: int
@@ -59,7 +59,7 @@ class BufferPool:
         self.small_kept, self.large_kept = self.small // 2, self.large // 2
 
     def take(self, event: bytes, *, is_spare: bool) -> bool:
-        """Reserve a buffer that holds the event, if one is left; of half of them, for replay."""
+        """Reserve a buffer for the event, if one is free; replay may use only half of them."""
         if len(event) <= SMALL_BYTES_MAX:
             self.small -= (is_free := self.small > is_spare * self.small_kept)
         else:
@@ -75,7 +75,7 @@ class BufferPool:
 
 @dataclass(slots=True, eq=False)
 class Outgoing:
-    """One event on its way out, shared by all channels that it is due on."""
+    """One outgoing event, shared by all channels that it is due on."""
 
     event: bytes
     port: int
@@ -83,7 +83,7 @@ class Outgoing:
     references: int = 0
 
     def hold(self, *, is_spare: bool) -> bool:
-        """One more queue holds the event; the first needs a buffer from the pool."""
+        """Count one more queue that holds the event; the first takes a buffer from the pool."""
         if self.references == 0 and not self.pool.take(self.event, is_spare=is_spare):
             return False
         self.references += 1
@@ -103,7 +103,7 @@ class Datagram:
     events: int
 
 
-class Mouth:
+class DatagramWriter:
     """Numbers, counts and sends the datagrams of one channel: due = sent + drops + queued."""
 
     def __init__(self, spec: ChannelSpec, line: Line, *, last_number: int = 0) -> None:
@@ -113,7 +113,7 @@ class Mouth:
         self._line = line
         self._next_probe_ns = 0
         self.sent_ns: int | None = None
-        """When events left last; they prove as much as a probe."""
+        """Time of the last sent events; they count as a sign of life like a probe."""
 
     def finish(self, events: list[bytes], *, pad_to_bytes: int = 0) -> Datagram:
         """Put a header before the events; the padding behind them is not part of `length`."""
@@ -136,7 +136,7 @@ class Mouth:
             self.counters["bytes_out"] += len(datagram.octets)
 
     def probe(self, now_ns: int) -> Datagram | None:
-        """Send a datagram without events if one is due; by the rhythm, but none is made up for.
+        """Send a probe if one is due; probes that were missed are not sent later.
 
         Where a channel is probed only when it is idle, events put the next probe off until an
         interval after them.
@@ -156,7 +156,8 @@ class Mouth:
         return probe
 
     def wire_bytes(self, datagram: Datagram) -> int:
-        """What the datagram costs on the line, with the headers of all its IP fragments."""
+        """Return the bytes of the datagram on the line, with the headers of all its IP
+        fragments."""
         ip_payload_bytes = len(datagram.octets) + UDP_BYTES
         fragment_bytes = (self.spec.mtu_bytes + UDP_BYTES) // 8 * 8
         is_whole = len(datagram.octets) <= self.spec.mtu_bytes
@@ -180,20 +181,20 @@ class Run:
 class PackedEgress:
     """A channel without a queue: nothing waits longer than the receive call that brought it."""
 
-    def __init__(self, mouth: Mouth) -> None:
-        self.mouth = mouth
+    def __init__(self, writer: DatagramWriter) -> None:
+        self.writer = writer
         self._runs = {PORT_URGENT: Run(), PORT_DATA: Run()}
 
     def append(self, outgoing: Outgoing, traffic_class: int) -> None:
-        del traffic_class  # Without a queue nobody waits, so nobody overtakes.
+        del traffic_class  # Without a queue no event overtakes another.
         event, port = outgoing.event, outgoing.port
-        self.mouth.counters["due"] += 1
-        if HEADER.size + len(event) > self.mouth.spec.mtu_bytes:
+        self.writer.counters["due"] += 1
+        if HEADER.size + len(event) > self.writer.spec.mtu_bytes:
             self._send_run(port)
-            self.mouth.send(port, self.mouth.finish([event]))
+            self.writer.send(port, self.writer.finish([event]))
             return
         run = self._runs[port]
-        if run.segment_bytes + len(event) > (run.stride or self.mouth.spec.mtu_bytes):
+        if run.segment_bytes + len(event) > (run.stride or self.writer.spec.mtu_bytes):
             self._start_segment(port, len(event))
             run = self._runs[port]
         run.events.append(event)
@@ -203,20 +204,20 @@ class PackedEgress:
         """Send what is open, urgent first."""
         self._send_run(PORT_URGENT)
         self._send_run(PORT_DATA)
-        self.mouth.sent_ns = now_ns
+        self.writer.sent_ns = now_ns
 
     def pump(self, now_ns: int) -> None:
-        """Nothing is ever left over from the flush."""
+        """Do nothing: the flush has sent everything."""
 
     def probe(self, now_ns: int) -> None:
         """Send a probe if one is due."""
-        self.mouth.probe(now_ns)
+        self.writer.probe(now_ns)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: no buffer is held."""
 
     def _start_segment(self, port: int, event_bytes: int) -> None:
-        """The open segment is full: the next one of the run, or the next run."""
+        """Begin the next segment of the run, or the next run."""
         run = self._runs[port]
         stride = run.stride or run.segment_bytes
         segments = len(run.finished) + 1
@@ -227,7 +228,7 @@ class PackedEgress:
         ):
             self._send_run(port)
             return
-        run.finished.append(self.mouth.finish(run.events, pad_to_bytes=stride))
+        run.finished.append(self.writer.finish(run.events, pad_to_bytes=stride))
         run.stride = stride
         run.events = []
         run.segment_bytes = HEADER.size
@@ -235,24 +236,24 @@ class PackedEgress:
     def _send_run(self, port: int) -> None:
         run, self._runs[port] = self._runs[port], Run()
         if run.events:
-            run.finished.append(self.mouth.finish(run.events))
+            run.finished.append(self.writer.finish(run.events))
         for datagram in run.finished:
-            self.mouth.send(port, datagram)
+            self.writer.send(port, datagram)
 
 
 class PacedEgress:
     """A channel with a bandwidth: bounded queues, one per class, lower classes always first."""
 
-    def __init__(self, mouth: Mouth) -> None:
-        self.mouth = mouth
+    def __init__(self, writer: DatagramWriter) -> None:
+        self.writer = writer
         self.next_free_ns = 0
         self._queues: list[deque[Outgoing]] = [deque() for _ in range(CLASSES)]
 
     def append(self, outgoing: Outgoing, traffic_class: int) -> None:
-        counters = self.mouth.counters
+        counters = self.writer.counters
         counters["due"] += 1
         queue = self._queues[traffic_class]
-        if len(queue) >= self.mouth.spec.queue_events_max:
+        if len(queue) >= self.writer.spec.queue_events_max:
             counters["queue_full"] += 1
         elif not outgoing.hold(is_spare=traffic_class == CLASS_REPLAY):
             counters["pool_empty"] += 1
@@ -262,45 +263,45 @@ class PacedEgress:
             counters["replay_queued"] = len(self._queues[CLASS_REPLAY])
 
     def flush(self, now_ns: int) -> None:
-        """What may leave now leaves by the pump."""
+        """Do nothing: the pump sends."""
 
     def pump(self, now_ns: int) -> None:
         """Send what the bandwidth allows by now."""
         while self.next_free_ns <= now_ns and (queue := self._first_queue()) is not None:
             port = queue[0].port
-            datagram = self.mouth.finish(self._take_together(queue))
-            self.mouth.send(port, datagram)
-            self.mouth.sent_ns = now_ns
+            datagram = self.writer.finish(self._take_together(queue))
+            self.writer.send(port, datagram)
+            self.writer.sent_ns = now_ns
             self._charge(datagram, now_ns)
 
     def probe(self, now_ns: int) -> None:
-        """Send a probe if one is due; it overtakes what waits, but the line is the same."""
-        probe = self.mouth.probe(now_ns)
+        """Send a probe if one is due; it overtakes queued events, but uses the same line."""
+        probe = self.writer.probe(now_ns)
         if probe is not None:
             self._charge(probe, now_ns)
 
     def _charge(self, datagram: Datagram, now_ns: int) -> None:
-        """The line is busy for as long as the datagram takes."""
-        bandwidth = self.mouth.spec.bandwidth_bytes_per_s
-        busy_ns = -(-self.mouth.wire_bytes(datagram) * _NS_PER_S // bandwidth)
+        """Mark the line as busy for the time that the datagram takes."""
+        bandwidth = self.writer.spec.bandwidth_bytes_per_s
+        busy_ns = -(-self.writer.wire_bytes(datagram) * _NS_PER_S // bandwidth)
         self.next_free_ns = max(self.next_free_ns, now_ns - CREDIT_NS_MAX) + busy_ns
 
     def close(self) -> None:
-        """Give the buffers of all waiting events back; those events were not sent."""
+        """Release the buffers of all waiting events; those events were not sent."""
         for queue in self._queues:
-            self.mouth.counters["send_failed"] += len(queue)
+            self.writer.counters["send_failed"] += len(queue)
             while queue:
                 self._take(queue)
 
     def _take_together(self, queue: deque[Outgoing]) -> list[bytes]:
-        """The next events in strict order, as long as they share a port and fit together.
+        """Take the next events in strict order, as long as they share a port and fit together.
 
         Replay shares with none, and takes no more than the line sends in half a millisecond.
         """
         port, replay = queue[0].port, self._queues[CLASS_REPLAY]
-        bytes_max = self.mouth.spec.mtu_bytes
+        bytes_max = self.writer.spec.mtu_bytes
         if queue is replay:
-            bytes_max = min(bytes_max, self.mouth.spec.bandwidth_bytes_per_s // REPLAYS_PER_S)
+            bytes_max = min(bytes_max, self.writer.spec.bandwidth_bytes_per_s // REPLAYS_PER_S)
         events = [self._take(queue)]
         room_bytes = bytes_max - HEADER.size - len(events[0])
         while (following := self._first_queue()) is not None:
@@ -319,6 +320,6 @@ class PacedEgress:
     def _take(self, queue: deque[Outgoing]) -> bytes:
         outgoing = queue.popleft()
         outgoing.release()
-        self.mouth.counters["queued"] -= 1
-        self.mouth.counters["replay_queued"] = len(self._queues[CLASS_REPLAY])
+        self.writer.counters["queued"] -= 1
+        self.writer.counters["replay_queued"] = len(self._queues[CLASS_REPLAY])
         return outgoing.event

@@ -9,8 +9,8 @@ from gridstat.core.rows import PORT_DATA, PORT_URGENT
 
 DATAGRAM_BYTES_MAX = 65_535
 RECEIVE_BUFFER_BYTES = 8 << 20
-PATIENCE_S = 0.02
-"""The longest wait for a datagram, after which the caller may look at its clock again."""
+TIMEOUT_S = 0.02
+"""Longest wait for a datagram, after which the caller reads its clock again."""
 
 
 class MemoryLine:
@@ -29,7 +29,7 @@ class MemoryLine:
         return taken
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no socket is open."""
 
 
 class UdpLine:
@@ -63,7 +63,7 @@ class Sockets:
 
     def receive(self) -> tuple[int, bytes] | None:
         """The next datagram and its port, or None when none comes for a while."""
-        ready, _, _ = select.select([self._urgent, self._data], [], [], PATIENCE_S)
+        ready, _, _ = select.select([self._urgent, self._data], [], [], TIMEOUT_S)
         if self._urgent in ready:
             return PORT_URGENT, self._urgent.recv(DATAGRAM_BYTES_MAX)
         if self._data in ready:

@@ -1,7 +1,8 @@
-"""Incoming channels of the reference core: when each was last heard, what its counter leaves out.
+"""State of the reference core's incoming channels: when each last received, and gaps in its
+counter.
 
-`sources.c` is the fast copy of this file. Both ports of a channel share its counter, and the urgent
-one is read first, so numbers that come late are nothing special: they are only not lost.
+`sources.c` is the fast version of this file. Both ports of a channel share its counter, and the
+urgent port is read first, so late numbers are normal: they only are not lost.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 SEEN_DATAGRAMS = 1_024
-"""Within so many numbers a datagram that the network has doubled is told from a late one."""
+"""Range of numbers within which a duplicated datagram is distinguished from a late one."""
 LATE_MAX = 1_000_000
 GAP_MAX = 2**32
-"""A number further back or ahead than these is another sender's count."""
+"""A number further back or ahead than these is of a restarted sender."""
 
 _U64 = 2**64
 
 
 @dataclass(slots=True)
 class SourceState:
-    """What is known of a source; `seen` holds the numbers of the last datagrams that came."""
+    """State of a source; `seen` holds the numbers of the last datagrams that came."""
 
     opened_ns: int
     heard_ns: int = 0
@@ -32,8 +33,8 @@ class SourceState:
     last: list[int] = field(default_factory=lambda: [0, 0])
     """The number that came last, by port."""
 
-    def hear(self, counter: int, *, port: int, is_probe: bool, now_ns: int) -> None:
-        """Note one good datagram."""
+    def note(self, counter: int, *, port: int, is_probe: bool, now_ns: int) -> None:
+        """Note one valid datagram."""
         is_first = self.datagrams == 0
         self.heard_ns = now_ns
         self.datagrams += 1
@@ -61,8 +62,8 @@ class SourceState:
         else:
             self._find()
 
-    def told(self, quiet_ns: int, since_ns: int) -> dict[str, int]:
-        """The facts, when all that came before `quiet_ns` was taken in, from `since_ns` on."""
+    def facts(self, quiet_ns: int, since_ns: int) -> dict[str, int]:
+        """Return the facts, given that all datagrams from `since_ns` to `quiet_ns` were read."""
         return {
             "heard_ns": self.heard_ns,
             "silent_ns": max(0, quiet_ns - max(self.heard_ns, self.opened_ns, since_ns)),
@@ -82,11 +83,12 @@ class SourceState:
         self.newest = counter
 
     def _has_fallen(self, counter: int, port: int) -> bool:
-        """A port keeps the order but for a little; numbers of the other one may be far ahead."""
+        """Return whether the counter fell back: one port nearly keeps the order, the other may be
+        far ahead."""
         return SEEN_DATAGRAMS <= (self.last[port] - counter) % _U64 <= LATE_MAX
 
     def _begin(self, counter: int) -> None:
-        """The first datagram of a sender's life, as far as we know."""
+        """Start with the first datagram of a sender."""
         self.newest = counter
         self.seen = {counter}
 

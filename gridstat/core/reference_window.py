@@ -1,4 +1,4 @@
-"""First copy only, in plain Python: which events of a variable have been here before.
+"""Duplicate detection in plain Python: only the first copy of an event is accepted.
 
 `duplicates.c` is the fast copy of this file. Never a high-water mark: under loss and jitter
 "newest wins" throws good events away. A jump beyond the window needs two consistent events, so
@@ -25,14 +25,14 @@ RING_EVENTS = FLOOD_EVENTS_MAX
 QUIET_NS = 1_000_000_000
 """Silence after which events from far behind the window mean a restarted clock, not old copies."""
 PACE_JITTER_NS = 10_000_000
-"""How much ahead of its pace an alert may come."""
+"""Time by which an alert may come before it is due."""
 PACE_BURST_NS = 1_000_000_000
-"""The same of what may be of another time, and is sent in batches."""
+"""The same for replayed events, which are sent in batches."""
 PACE_NS_MAX = 2**62
-"""What is longer counts as this."""
+"""Longest interval; longer ones count as this."""
 
 Refusal = Literal["duplicate", "policed_slot", "policed_jump", "policed_interval"]
-"""Why an event goes no further; also the name of its counter. None means: accepted."""
+"""Reason for which an event is refused, which is also its counter; None means accepted."""
 
 _WINDOW_MASK = (1 << WINDOW_SLOTS) - 1
 _POLICED_MASK = (1 << POLICED_SLOTS) - 1
@@ -40,8 +40,8 @@ _POLICED_MASK = (1 << POLICED_SLOTS) - 1
 
 @dataclass(slots=True)
 class Pace:
-    """How fast a publisher's events may come where their stamps bound nothing: by arrival, one an
-    interval on the average, and closer together only within a tolerance of an interval at least.
+    """Pace of a publisher's events where their stamps bound nothing: by arrival, one an interval on
+    the average, and closer together only within a tolerance of at least an interval.
 
     It stays with what is remembered of a variable: no change of its row lets more events pass.
     """
@@ -49,9 +49,10 @@ class Pace:
     due_ns: int = 0
 
     def keeps(self, interval_ns: int, *, now_ns: int, is_burst: bool) -> bool:
-        """Whether an event keeps the pace, which it then uses up.
+        """Return whether an event keeps the pace, and advance the due time if so.
 
-        A due time that a longer interval has left comes down to what this one could bring about.
+        A due time left by a longer interval is lowered to the most that this interval could have
+        caused.
         """
         interval_ns = min(interval_ns, PACE_NS_MAX)
         tolerance_ns = max(PACE_BURST_NS if is_burst else PACE_JITTER_NS, interval_ns)
@@ -82,7 +83,7 @@ class SlotWindow:
     def offer(
         self, slot: int, *, is_publisher: bool, now_ns: int, is_replayed: bool = False
     ) -> Refusal | None:
-        """Take the event's slot, or say why not; a replayed stream goes ahead as it likes."""
+        """Take the event's slot, or return why not; a replayed stream may jump ahead."""
         refusal = self._place(
             slot, is_publisher=is_publisher, now_ns=now_ns, is_replayed=is_replayed
         )
@@ -131,7 +132,8 @@ class SlotWindow:
         self.newest += ahead
 
     def _jump(self, ahead: int, *, is_publisher: bool) -> Refusal | None:
-        """Two different events near each other, on the same far side, move the window there."""
+        """Move the window to two different events that are near each other, on the same far
+        side."""
         assert self.newest is not None
         slot = self.newest + ahead
         if self.candidate is not None:
@@ -153,14 +155,15 @@ class SlotWindow:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What a ring remembers of one aperiodic event."""
+    """One aperiodic event as a ring remembers it."""
 
     created_ns: int
     sequence: int
     arrived_ns: int
 
     def is_too_soon_after(self, last: Arrival, interval_ns_min: int) -> bool:
-        """Both by its stamp and in fact; a clock that was set back mutes nobody for longer."""
+        """Return whether the event is too soon both by its stamp and by arrival; a clock that was
+        set back silences its publisher for one interval at most."""
         is_stamped_too_soon = self.created_ns < last.created_ns + interval_ns_min
         return is_stamped_too_soon and max(0, self.arrived_ns - last.arrived_ns) < interval_ns_min
 
@@ -180,9 +183,9 @@ class ArrivalRing:
         interval_ns_min: int,
         is_burst: bool = False,
     ) -> Refusal | None:
-        """Take the event, or say why not; an `interval_ns_min` of 0 is not policed.
+        """Take the event, or return why not; an `interval_ns_min` of 0 is not policed.
 
-        Stamps may be chosen and arrivals may jitter: each alone forgives too much, or too little.
+        A sender can choose its stamps, and arrivals jitter: each test alone would not suffice.
         """
         for known in self.arrivals:
             is_same = known.created_ns == arrival.created_ns and known.sequence == arrival.sequence
@@ -199,6 +202,6 @@ class ArrivalRing:
         return None
 
     def is_crowded(self, now_ns: int) -> bool:
-        """Whether the event accepted last may be one that was here and is forgotten."""
+        """Return whether the event accepted last may be a copy of a forgotten one."""
         is_full = len(self.arrivals) == RING_EVENTS
         return is_full and now_ns - self.arrivals[0].arrived_ns < FLOOD_HOLD_NS

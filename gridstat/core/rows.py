@@ -1,6 +1,6 @@
-"""What the management plane hands to the core: rows, channels and limits, as plain values.
+"""Rows, channels and limits that the management plane passes to the core, as plain values.
 
-A row says everything the event path may know of one variable; the compiled core and the reference
+A row holds all that the event path knows of one variable; the compiled core and the reference
 both turn rows into their own tables, so these values are the contract between the two.
 """
 
@@ -28,7 +28,7 @@ PORT_URGENT = 1
 DIVISORS_MAX = 64
 """Distinct divisors of one variable over all its channels."""
 ROUTE_TERMS_MAX = 64
-"""Terms of one route: more than one a mode says nothing new."""
+"""Terms of one route: more than one a mode add nothing."""
 ROW_FLOODS_MAX = 64
 MTU_BYTES_MIN = 64
 MTU_BYTES_MAX = 9_000
@@ -73,7 +73,7 @@ class Flood:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All that the event path knows of one variable; `period` None means aperiodic."""
+    """Everything that the event path knows of one variable; `period` None means aperiodic."""
 
     variable_id: int
     period: Period | None
@@ -87,8 +87,8 @@ class Row:
     keeps_newest: bool = False
     """Keep the newest event at hand for `Core.newest`."""
     newest_options_max: int = 24
-    """Room that is kept for its options: the default takes records of up to 584 bytes, and 255
-    takes any. A larger event is forwarded as ever, but not kept (`newest_too_large`)."""
+    """Capacity for its options: the default takes records of up to 584 bytes, and 255 takes any. A
+    larger event is forwarded, but not kept (`newest_too_large`)."""
     counted_every: int = 0
     """Count the copies of every n-th slot by the channel they came on, for `Core.copies`; 0, or
     without slots: count none."""
@@ -100,13 +100,14 @@ class Row:
 
 
 class CopyFacts(TypedDict):
-    """By which channels the copies of a variable's due slots came; see `model/copy_window.py`.
+    """Copies of a variable's due slots by incoming channel; see `model/copy_window.py`.
 
-    The lists go by way; the first `way_count` ones stand for `channel_ids`, 0 for the publisher's.
+    The lists go by path; the first `path_count` entries belong to `channel_ids`, where 0 is the
+    publisher's own channel.
     """
 
     every: int
-    way_count: int
+    path_count: int
     channel_ids: list[int]
     passed: int
     came: list[int]
@@ -139,9 +140,9 @@ class ChannelSpec:
     address: tuple[str, int, int] | None = None
     datagram_version: int = 1
     probe_interval_ns: int = 0
-    """How often a probe is sent, from version 2 on; 0: never."""
+    """Interval of probes, from version 2 on; 0: none."""
     probes_only_when_idle: bool = False
-    """Whether a probe is sent only when no event has left for an interval."""
+    """True if a probe is sent only when no event was sent for an interval."""
 
 
 def check_row(row: Row) -> None:
@@ -224,7 +225,7 @@ def _check_probing(spec: ChannelSpec, versions_max: int) -> None:
     if spec.datagram_version == 1:
         raise LayoutError(
             f"channel {spec.channel_id}: datagrams of version 1 cannot be probes",
-            hint="leave probe_interval_ns at 0, or speak version 2",
+            hint="leave probe_interval_ns at 0, or use version 2",
         )
     if not PROBE_INTERVAL_NS_MIN <= spec.probe_interval_ns <= PROBE_INTERVAL_NS_MAX:
         raise LayoutError(
@@ -234,7 +235,8 @@ def _check_probing(spec: ChannelSpec, versions_max: int) -> None:
 
 
 def check_versions(versions_max: int) -> int:
-    """The highest datagram version that a core shall know, if there is such a one."""
+    """Return the highest datagram version that a core accepts; raise `LayoutError` if there is no
+    such version."""
     if not 1 <= versions_max <= DATAGRAM_VERSION_MAX:
         raise LayoutError(f"versions_max is {versions_max}, not 1 to {DATAGRAM_VERSION_MAX}")
     return versions_max
@@ -264,7 +266,7 @@ def check_routed(upserts: Iterable[Row], channels: Container[int]) -> None:
 
 
 def check_limits(limits: Limits) -> int:
-    """Raise `LayoutError` unless the bounds make sense; about how many bytes they will take."""
+    """Raise `LayoutError` unless the bounds make sense; return about how many bytes they take."""
     bounds = {
         "variables_max": (1, 2**24),
         "rings_max": (1, 2**20),

@@ -47,7 +47,7 @@ bool gs_sample_ring_add_options(gs_sample_ring *ring, const uint8_t *options, ui
 }
 
 /* The store and the load must keep their order on both sides, or writer and reader could each miss
- * the other: the reader would sleep on samples that nobody wakes it for. */
+ * the other's: the reader would sleep although samples are ready. */
 bool gs_sample_ring_show(gs_sample_ring *ring)
 {
     uint64_t shown = ring->visible;

@@ -42,7 +42,7 @@ typedef struct {
     uint64_t options_taken;
 } gs_sample_ring;
 
-/* Both sizes are rounded up to powers of two; 0 option bytes: options are not kept. */
+/* Both sizes are rounded up to powers of two; with 0 option bytes no options are kept. */
 void gs_sample_ring_open(gs_sample_ring *ring, uint32_t samples, uint32_t option_bytes);
 void gs_sample_ring_close(gs_sample_ring *ring);
 
@@ -57,7 +57,7 @@ static inline bool gs_sample_ring_has_room(gs_sample_ring *ring)
     return ring->written - ring->taken_seen <= ring->samples_mask;
 }
 
-/* Adds a sample and the options behind its event; false when either ring is full. */
+/* Add a sample and the options of its event; false when either ring is full. */
 static inline bool gs_sample_ring_add(gs_sample_ring *ring, const gs_sample *sample,
                                       const uint8_t *event)
 {
@@ -72,14 +72,15 @@ static inline bool gs_sample_ring_add(gs_sample_ring *ring, const gs_sample *sam
     return true;
 }
 
-/* Shows the reader what was added; true when it must be woken. */
+/* Make the added samples visible to the reader; true when the reader must be woken. */
 bool gs_sample_ring_show(gs_sample_ring *ring);
 
 /* The reader. */
 uint64_t gs_sample_ring_ready(const gs_sample_ring *ring);
 uint64_t gs_sample_ring_option_bytes(const gs_sample_ring *ring, uint64_t samples);
 
-/* Takes exactly `samples`, at most what is ready; their options too unless `options` is NULL. */
+/* Take exactly `samples`, at most as many as are ready; their options too unless `options` is
+ * NULL. */
 void gs_sample_ring_take(gs_sample_ring *ring, gs_sample *to, uint64_t samples, uint8_t *options);
 
 #endif

@@ -1,4 +1,4 @@
-"""What a receiver hands to Python: batches of samples, one row for each event.
+"""Batches of samples that a receiver passes to Python, one row for each event.
 
 A batch is a NumPy array of `SAMPLE`, copied out of the receiving thread's ring in one piece; its
 layout is `gs_sample` in `sample_ring.h`.
@@ -28,11 +28,11 @@ SAMPLE: Final = np.dtype(
 Samples: TypeAlias = np.ndarray[tuple[int], np.dtype[np.void]]
 
 COPY_SOURCES_MAX: Final = 8
-"""Of how many opened sources, the first ones, a receiver counts the copies of each variable."""
+"""Number of sources, in the order of opening, whose copies a receiver counts by variable."""
 
 
 class VariableCounters(TypedDict):
-    """What a receiver has counted of one variable since it was first expected.
+    """Counts of one variable at a receiver since the variable was first expected.
 
     Of a periodic variable only the slots that are due (multiples of `every`) count, from
     `first_slot` to `last_slot`: due slots = delivered + ring_full + missing.
@@ -46,7 +46,7 @@ class VariableCounters(TypedDict):
     """First copies whose stamp is not good enough to say whether they were late."""
     missing: int
     """Due slots passed over, less those that came after all; a jump beyond the window of 256 slots
-    begins another span, for it says nothing of how much time has passed."""
+    begins another span, because it does not show how much time has passed."""
     extra: int
     """First copies of slots that are not due, which are handed out all the same."""
     ring_full: int
@@ -55,14 +55,14 @@ class VariableCounters(TypedDict):
     copies: list[int]
     """All copies, the first ones included, by source in the order of `open_source`."""
     passed: int
-    """Due slots of a periodic variable that some source brought, since there are several; some of
-    the newest, a second's worth, are left out, for their copies may be under way."""
+    """Due slots of a periodic variable that some source brought, since there are several; about a
+    second of the newest ones is left out, because their copies may be in transit."""
     came: list[int]
-    """Of these, by source: it brought a copy. It has missed `passed - came`."""
+    """Passed slots by source that brought a copy; the source has missed `passed - came`."""
     first: list[int]
-    """By source: first copies of due slots, while there are several."""
+    """First copies of due slots by source, while there are several sources."""
     late_by: list[int]
-    """By source: copies of due slots, first or not, that were late, while there are several."""
+    """Late copies of due slots by source, first or not, while there are several sources."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Real-time priority for the threads of the event path, where the process may have it.
 
 A thread that waits for the processor behind a program of ordinary priority waits for milliseconds;
-one of real-time priority does not. Who may have it is the system's to say (CAP_SYS_NICE, or
-RLIMIT_RTPRIO), so it is tried, for a moment, on the thread that asks.
+one of real-time priority does not. The system decides who may have it (CAP_SYS_NICE, or
+RLIMIT_RTPRIO), so it is tried, for a moment, on the calling thread.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 ROUTER_PRIORITY: Final = 10
 END_POINT_PRIORITY: Final = 5
-"""Below the routers, for whom others wait; both far below what the kernel's own threads have."""
+"""Lower than the routers' priority, because others wait for routers; both are far below the
+kernel's own threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """How a thread is scheduled; priority 0 is ordinary scheduling, and `reason` says why."""
+    """Scheduling of a thread; priority 0 is ordinary scheduling, for the given `reason`."""
 
     fifo_priority: int
     reason: str = ""
@@ -34,25 +35,26 @@ class Scheduling:
         return f"ordinary ({self.reason})"
 
 
-def scheduling_granted(wish: int | None, usual: int) -> Scheduling:
-    """What a wish comes to; without one (None), the usual priority or as much as there is.
+def scheduling_granted(requested: int | None, usual: int) -> Scheduling:
+    """Return the scheduling that the system grants for the requested priority.
 
-    A process that was made modest on purpose (nice, SCHED_IDLE, SCHED_BATCH) stays so unless it
-    is told otherwise, and one that is real-time already keeps what it has.
+    None requests the usual priority, or as much as the system allows. A process with lowered
+    priority (nice, SCHED_IDLE, SCHED_BATCH) keeps it unless a priority is requested, and one that
+    is real-time already keeps its own.
     """
-    if wish == 0:
+    if requested == 0:
         return Scheduling(0, "as configured")
-    if wish is None and (modesty := _modesty()):
-        return Scheduling(0, modesty)
-    priority = _within_limit(usual) if wish is None else wish
-    refusal = _try(priority)
+    if requested is None and (reason := _ordinary_reason()):
+        return Scheduling(0, reason)
+    priority = _within_limit(usual) if requested is None else requested
+    refusal = _refusal(priority)
     return Scheduling(0, refusal) if refusal else Scheduling(priority)
 
 
 @contextmanager
-def in_real_time(wish: int | None, usual: int) -> Iterator[Scheduling]:
-    """This thread has what was granted within the block; those that it starts there keep it."""
-    granted = scheduling_granted(wish, usual)
+def in_real_time(requested: int | None, usual: int) -> Iterator[Scheduling]:
+    """Give this thread the granted scheduling within the block; threads started there keep it."""
+    granted = scheduling_granted(requested, usual)
     if not granted.fifo_priority:
         yield granted
         return
@@ -64,7 +66,7 @@ def in_real_time(wish: int | None, usual: int) -> Iterator[Scheduling]:
         os.sched_setscheduler(0, policy, parameters)
 
 
-def _modesty() -> str:
+def _ordinary_reason() -> str:
     if not hasattr(os, "sched_getscheduler"):
         return "this system knows no real-time priority"
     if os.sched_getscheduler(0) != os.SCHED_OTHER:
@@ -75,15 +77,16 @@ def _modesty() -> str:
 
 
 def _within_limit(usual: int) -> int:
-    """A capability needs no limit: with a limit of 0 the usual is tried all the same."""
+    """Return the usual priority within the process limit. With CAP_SYS_NICE a limit of 0 does not
+    bind, so the usual one is tried then."""
     if not hasattr(resource, "RLIMIT_RTPRIO"):
         return usual
     soft, _ = resource.getrlimit(resource.RLIMIT_RTPRIO)
     return min(usual, soft) if soft > 0 else usual
 
 
-def _try(priority: int) -> str:
-    """Why it may not be; nothing when it may."""
+def _refusal(priority: int) -> str:
+    """Return why the system refuses the priority; empty when it does not."""
     if not hasattr(os, "sched_setscheduler"):
         return "this system knows no real-time priority"
     policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)

@@ -20,7 +20,7 @@
 #define FULL_DEVICE_WAIT_NS 1000000L
 #define MTU_BYTES_MIN       256U
 
-/* Datagrams on their way to the kernel: all as long as the stride but for the last. */
+/* Datagrams to be sent: all as long as the stride except the last. */
 typedef struct {
     uint8_t *bytes;
     uint32_t length;
@@ -72,7 +72,8 @@ static ssize_t send_rest(const gs_sender *sender, const gs_outgoing_run *run)
     return gs_send_each(socket_, bytes, count, run->stride, sender->is_posix);
 }
 
-/* The path is narrower than thought: learn its MTU for the next runs, let this one be cut. */
+/* The path's MTU is smaller than assumed: read it for the next runs, and let this one be
+ * fragmented. */
 static void narrow(gs_sender *sender, gs_outgoing_run *run)
 {
     int socket_ = sender->sockets[run->port];
@@ -81,10 +82,11 @@ static void narrow(gs_sender *sender, gs_outgoing_run *run)
         sender->mtu_bytes = payload_bytes;
     gs_add(&sender->counters.mtu_changes, 1);
     run->may_fragment = true;
-    sender->has_gso = GS_LINUX && !sender->is_posix; /* What looked like missing GSO was this. */
+    sender->has_gso =
+        GS_LINUX && !sender->is_posix; /* The failure that looked like missing GSO was this. */
 }
 
-/* After a call that sent nothing: DONE to try again, else how the run fares. */
+/* Handle a call that sent nothing: DONE to try again, else the status of the run. */
 static gs_send_status recover(gs_sender *sender, gs_outgoing_run *run)
 {
     switch (errno) {
@@ -93,7 +95,7 @@ static gs_send_status recover(gs_sender *sender, gs_outgoing_run *run)
     case EAGAIN:
     case ENOBUFS:
         return GS_SEND_BLOCKED;
-    case ECONNREFUSED: /* Tells of an earlier datagram; this one has not been tried. */
+    case ECONNREFUSED: /* Reports an earlier datagram; this one has not been tried. */
         gs_add(&sender->counters.refused, 1);
         if (run->was_refused)
             return GS_SEND_FAILED;
@@ -159,7 +161,7 @@ static void drop_rest(gs_outgoing_run *run, gs_counter *reason)
 
 /* --- Building events --------------------------------------------------------------------- */
 
-/* Where the variable's sequence is kept; GS_NO_PLACE when there are too many variables. */
+/* Return the place of the variable's sequence; GS_NO_PLACE when there are too many variables. */
 static uint32_t place_of(gs_sender *sender, uint32_t variable_id)
 {
     uint32_t place = gs_variable_index_find(&sender->index, variable_id);
@@ -235,7 +237,7 @@ gs_send_status gs_sender_probe(gs_sender *sender)
     return status;
 }
 
-/* How the next run is cut: full datagrams, and as many as one call may carry. */
+/* Plan the next run: full datagrams, as many as one call may carry. */
 static uint32_t plan_run(gs_sender *sender, const gs_outgoing_batch *batch)
 {
     gs_outgoing_run *run = &sender->run;
@@ -270,7 +272,7 @@ static inline void write_batched(gs_sender *sender, const gs_outgoing_batch *bat
         memcpy(at + GS_EVENT_BYTES, batch->options + from * option_bytes, option_bytes);
 }
 
-/* False when not even the first event has a place. */
+/* False when not even the first event has a place for its sequence. */
 static bool build_run(gs_sender *sender, const gs_outgoing_batch *batch)
 {
     gs_outgoing_run *run = &sender->run;
@@ -357,16 +359,16 @@ gs_end_status gs_sender_retarget(gs_sender *sender, const char *host, const uint
     return status;
 }
 
-gs_end_status gs_sender_open(const gs_sender_words *words, gs_sender **opened)
+gs_end_status gs_sender_open(const gs_sender_options *options, gs_sender **opened)
 {
     gs_sender *sender = gs_allocate(sizeof *sender);
-    sender->channel_id = words->channel_id;
-    sender->version = words->version;
-    sender->counter = words->counter_start;
-    sender->mtu_bytes = words->mtu_bytes;
-    sender->variables_max = words->variables_max;
-    sender->is_posix = words->is_posix;
-    sender->has_gso = GS_LINUX && !words->is_posix;
+    sender->channel_id = options->channel_id;
+    sender->version = options->version;
+    sender->counter = options->counter_start;
+    sender->mtu_bytes = options->mtu_bytes;
+    sender->variables_max = options->variables_max;
+    sender->is_posix = options->is_posix;
+    sender->has_gso = GS_LINUX && !options->is_posix;
     sender->fork_generation = gs_fork_generation();
     sender->sockets[0] = sender->sockets[1] = -1;
     sender->lone.bytes = gs_allocate(GS_HEADER_BYTES + GS_EVENT_BYTES_MAX);
@@ -376,11 +378,11 @@ gs_end_status gs_sender_open(const gs_sender_words *words, gs_sender **opened)
     pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ERRORCHECK);
     pthread_mutex_init(&sender->lock, &kind);
     pthread_mutexattr_destroy(&kind);
-    sender->sequences = gs_lazy_allocate(words->variables_max * sizeof *sender->sequences);
-    bool has_index = gs_variable_index_open(&sender->index, words->variables_max);
+    sender->sequences = gs_lazy_allocate(options->variables_max * sizeof *sender->sequences);
+    bool has_index = gs_variable_index_open(&sender->index, options->variables_max);
     gs_end_status status = GS_END_NO_MEMORY;
     if (sender->sequences != NULL && has_index)
-        status = gs_sender_retarget(sender, words->host, words->ports);
+        status = gs_sender_retarget(sender, options->host, options->ports);
     if (status != GS_END_OK)
         gs_sender_close(sender);
     else
@@ -405,7 +407,7 @@ void gs_sender_close(gs_sender *sender)
     gs_release(sender);
 }
 
-/* --- What the caller asks ---------------------------------------------------------------- */
+/* --- Calls from Python ------------------------------------------------------------------ */
 
 bool gs_sender_try_lock(gs_sender *sender)
 {

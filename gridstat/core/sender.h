@@ -23,9 +23,9 @@ typedef struct {
     uint32_t mtu_bytes;
     uint32_t variables_max;
     uint32_t version;       /* Of its datagrams. */
-    uint64_t counter_start; /* Of the last datagram that ever left under this channel's id. */
+    uint64_t counter_start; /* Counter of the last datagram ever sent under this channel id. */
     bool is_posix;
-} gs_sender_words;
+} gs_sender_options;
 
 typedef struct {
     gs_counter events, sent, send_failed, would_block;
@@ -39,7 +39,7 @@ typedef struct {
 typedef enum {
     GS_SEND_DONE = 0,
     GS_SEND_FAILED,
-    GS_SEND_BLOCKED, /* Nothing went wrong: call again. */
+    GS_SEND_BLOCKED, /* No failure: call again. */
     GS_SEND_TOO_MANY_VARIABLES,
 } gs_send_status;
 
@@ -47,9 +47,9 @@ typedef struct {
     uint32_t variable_id;
     uint8_t flags;
     bool is_urgent;
-    bool has_sequence; /* Else the next of its variable is taken. */
+    bool has_sequence; /* Else the variable's next number is used. */
     uint16_t sequence;
-    bool is_created_now; /* Then the stamp is taken just before the kernel's turn. */
+    bool is_created_now; /* Then the stamp is read just before the kernel call. */
     uint64_t created_ns;
     const uint8_t *record; /* In wire order: the value, then the options. */
     uint32_t record_bytes;
@@ -70,9 +70,9 @@ typedef struct {
 
 typedef struct gs_sender gs_sender;
 
-gs_end_status gs_sender_open(const gs_sender_words *words, gs_sender **opened);
+gs_end_status gs_sender_open(const gs_sender_options *options, gs_sender **opened);
 void gs_sender_shut(gs_sender *sender);  /* Closes the sockets; the caller holds the lock. */
-void gs_sender_close(gs_sender *sender); /* Nobody may use it any more. */
+void gs_sender_close(gs_sender *sender); /* No thread may use it any more. */
 
 /* Send elsewhere from now on, all else as before; with an error nothing has changed. The caller
  * holds the lock. */
@@ -88,10 +88,10 @@ gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event);
 /* A datagram without events; from version 2 on. */
 gs_send_status gs_sender_probe(gs_sender *sender);
 
-/* Comes back with GS_SEND_BLOCKED now and then, so that Python can look at its signals. */
+/* Returns GS_SEND_BLOCKED now and then, so that Python can handle its signals. */
 gs_send_status gs_sender_send_many(gs_sender *sender, gs_outgoing_batch *batch);
 
-/* Gives up what a blocked call has left open. */
+/* Drop what a blocked call has left unsent. */
 void gs_sender_abandon(gs_sender *sender);
 
 bool gs_sender_is_foreign(const gs_sender *sender); /* Opened before this fork. */

@@ -75,14 +75,15 @@ static void find(gs_source_state *state)
         gs_subtract(&state->lost, 1);
 }
 
-/* A port keeps the order but for a little; numbers of the other one may be far ahead. */
+/* True if the counter fell back. One port nearly keeps the order; numbers of the other port may be
+ * far ahead. */
 static bool has_fallen(const gs_source_state *state, uint64_t counter, uint32_t port)
 {
     uint64_t behind = state->last[port] - counter;
     return behind >= GS_SEEN_DATAGRAMS && behind <= GS_LATE_MAX;
 }
 
-void gs_source_hear_rare(gs_source_state *state, uint64_t counter, uint32_t port)
+void gs_source_note_rare(gs_source_state *state, uint64_t counter, uint32_t port)
 {
     uint64_t ahead = counter - state->newest, behind = state->newest - counter;
     uint64_t *word = &state->seen[counter / 64 % GS_SEEN_WORDS], bit = 1ULL << counter % 64;
@@ -92,16 +93,16 @@ void gs_source_hear_rare(gs_source_state *state, uint64_t counter, uint32_t port
         skip(state, counter);
     } else if (behind < GS_SEEN_DATAGRAMS) {
         if ((*word & bit) == 0)
-            find(state); /* Else the network has doubled it. */
+            find(state); /* Else the network has duplicated it. */
         *word |= bit;
     } else if (behind > GS_LATE_MAX || has_fallen(state, counter, port)) {
-        begin(state, counter); /* The sender has started anew. */
+        begin(state, counter); /* The sender has restarted. */
     } else {
         find(state);
     }
 }
 
-void gs_source_mark_row(gs_source_state *state, uint64_t first, uint64_t count)
+void gs_source_mark_run(gs_source_state *state, uint64_t first, uint64_t count)
 {
     while (count != 0) {
         uint64_t bit = first % 64, here = 64 - bit < count ? 64 - bit : count;
@@ -125,7 +126,7 @@ void gs_attention_note(gs_attention *attention, uint64_t taken_ns)
         gs_set(&attention->quiet_ns, taken_ns);
 }
 
-gs_source_facts gs_source_tell(const gs_source_state *state, const gs_attention *attention)
+gs_source_facts gs_source_read(const gs_source_state *state, const gs_attention *attention)
 {
     gs_source_facts facts = {
         .heard_ns = gs_read(&state->heard_ns),

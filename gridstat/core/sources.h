@@ -1,7 +1,7 @@
-/* Incoming channels: who may send here, when each was last heard, and what its counter leaves out.
+/* Incoming channels: which may send here, when each was last received, and gaps in its counter.
  *
- * The set is part of the table's snapshot; what is remembered of a source lives outside of it, so a
- * change of the set forgets nothing. One thread writes a state, anyone may read it.
+ * The set is part of the table's snapshot; the state of a source lives outside of it, so a change
+ * of the set resets none. One thread writes a state, any thread may read it.
  */
 #ifndef GS_SOURCES_H
 #define GS_SOURCES_H
@@ -14,26 +14,26 @@
 
 #define GS_SEEN_WORDS     16U
 #define GS_SEEN_DATAGRAMS (64U * GS_SEEN_WORDS)
-#define GS_LATE_MAX       1000000U     /* Further back is another sender's count. */
-#define GS_GAP_MAX        (1ULL << 32) /* Further ahead, too. */
+#define GS_LATE_MAX       1000000U     /* A counter further back is of a restarted sender. */
+#define GS_GAP_MAX        (1ULL << 32) /* So is one further ahead. */
 
 typedef struct {
     gs_counter heard_ns; /* By the steady clock; 0: never. */
     gs_counter datagrams, probes;
     gs_counter lost, reordered;
     uint64_t opened_ns;
-    uint64_t newest;              /* The highest counter of this sender's life so far. */
-    uint64_t last[2];             /* The counter that came last, by port. */
-    uint64_t seen[GS_SEEN_WORDS]; /* Bit n modulo all: datagram n has come, of the last ones. */
+    uint64_t newest;              /* Highest counter since the sender last started. */
+    uint64_t last[2];             /* Last counter received, by port. */
+    uint64_t seen[GS_SEEN_WORDS]; /* Bit n modulo all: datagram n has come. */
 } gs_source_state;
 
 typedef struct {
     uint32_t channel_id;
     bool is_open;
     bool is_publisher;
-    uint32_t back_channel; /* Leads to whoever sends on this one; 0: none. */
+    uint32_t back_channel; /* Outgoing channel to the sender of this one; 0: none. */
     uint64_t opened_ns;
-    gs_source_state *state; /* The set's own business; whoever names a source leaves it NULL. */
+    gs_source_state *state; /* Owned by the set; callers leave it NULL. */
 } gs_source;
 
 typedef struct {
@@ -41,32 +41,34 @@ typedef struct {
     gs_source sources[];
 } gs_source_set;
 
-/* Up to when whoever listens has taken what came; all by the steady clock. Silence is judged by
- * this: a process that was stopped has heard nothing, but that says nothing of its sources. */
+/* Time up to which the listening thread has read its sockets, by the steady clock. Silence is
+ * judged by this time: a process that was stopped received nothing, which says nothing about its
+ * sources. */
 typedef struct {
-    gs_counter since_ns; /* It began to listen. */
-    gs_counter quiet_ns; /* Whatever came before has been taken. */
+    gs_counter since_ns; /* When the thread began to listen. */
+    gs_counter quiet_ns; /* Every datagram that came before this time has been read. */
 } gs_attention;
 
 void gs_attention_begin(gs_attention *attention, uint64_t now_ns);
 void gs_attention_note(gs_attention *attention, uint64_t taken_ns);
 
-/* What is told of a source. */
+/* State of a source as readers see it. */
 typedef struct {
     uint64_t heard_ns, silent_ns, datagrams, lost, reordered, probes;
 } gs_source_facts;
 
-/* Of a variable or a channel. */
+/* Hash of a variable or channel identifier. */
 static inline uint64_t gs_hash(uint32_t identifier)
 {
     return identifier * 0x9E3779B97F4A7C15ULL;
 }
 
-/* Those that were open before keep their state. */
+/* Make a set; sources that were open before keep their state. */
 gs_source_set *gs_source_set_make(const gs_source *sources, uint32_t count,
                                   const gs_source_set *before);
 
-/* The state of the first source from `at` on that `after` no longer has (NULL: of any), or NULL. */
+/* Return the state of the first source from `at` on that is not in `after` (NULL: of any), or
+ * NULL. */
 gs_source_state *gs_source_set_left(const gs_source_set *before, const gs_source_set *after,
                                     uint32_t *at);
 
@@ -81,12 +83,12 @@ static inline const gs_source *gs_source_of(const gs_source_set *set, uint32_t c
     return NULL;
 }
 
-/* Any counter but the next one. */
-void gs_source_hear_rare(gs_source_state *state, uint64_t counter, uint32_t port);
+/* Note any counter other than the next one. */
+void gs_source_note_rare(gs_source_state *state, uint64_t counter, uint32_t port);
 
-/* Note one good datagram. Both ports of a channel share its counter, and the urgent one is read
- * first, so numbers that come late are nothing special: they are only not lost. */
-static inline void gs_source_hear(gs_source_state *state, const gs_datagram *read, uint32_t port,
+/* Note one valid datagram. Both ports of a channel share its counter, and the urgent port is read
+ * first, so late numbers are normal: they only are not lost. */
+static inline void gs_source_note(gs_source_state *state, const gs_datagram *read, uint32_t port,
                                   uint64_t now_ns)
 {
     uint64_t counter = read->counter;
@@ -95,7 +97,7 @@ static inline void gs_source_hear(gs_source_state *state, const gs_datagram *rea
     if (__builtin_expect(read->event_count == 0, 0))
         gs_add(&state->probes, 1);
     if (__builtin_expect(counter != state->newest + 1, 0)) {
-        gs_source_hear_rare(state, counter, port);
+        gs_source_note_rare(state, counter, port);
     } else {
         state->newest = counter;
         state->seen[counter / 64 % GS_SEEN_WORDS] |= 1ULL << counter % 64;
@@ -103,12 +105,12 @@ static inline void gs_source_hear(gs_source_state *state, const gs_datagram *rea
     state->last[port] = counter;
 }
 
-/* The bits of many datagrams in a row, up to the newest. */
-void gs_source_mark_row(gs_source_state *state, uint64_t first, uint64_t count);
+/* Set the bits of `count` consecutive datagrams. */
+void gs_source_mark_run(gs_source_state *state, uint64_t first, uint64_t count);
 
-/* Note a row of good datagrams, none of them a probe, that ends with `newest` and goes on without a
- * gap from the state's own: the same as hearing one after the other, at the price of one. */
-static inline void gs_source_hear_row(gs_source_state *state, uint64_t newest, uint32_t port,
+/* Note a run of consecutive valid datagrams without probes that ends with `newest` and follows the
+ * state's own newest without a gap: the same as noting each, at the cost of one. */
+static inline void gs_source_note_run(gs_source_state *state, uint64_t newest, uint32_t port,
                                       uint64_t now_ns)
 {
     uint64_t count = newest - state->newest;
@@ -119,11 +121,11 @@ static inline void gs_source_hear_row(gs_source_state *state, uint64_t newest, u
     if (count == 1)
         state->seen[newest / 64 % GS_SEEN_WORDS] |= 1ULL << newest % 64;
     else
-        gs_source_mark_row(state, state->newest + 1, count);
+        gs_source_mark_run(state, state->newest + 1, count);
     state->newest = newest;
     state->last[port] = newest;
 }
 
-gs_source_facts gs_source_tell(const gs_source_state *state, const gs_attention *attention);
+gs_source_facts gs_source_read(const gs_source_state *state, const gs_attention *attention);
 
 #endif

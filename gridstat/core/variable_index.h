@@ -32,11 +32,11 @@ typedef struct {
     uint32_t lines_max, line_count;
 } gs_variable_index;
 
-/* Where a search ends: at the block's entry, or at the empty one where it would be. */
+/* Result of a search: the block's entry, or the empty one where it would be. */
 typedef struct {
     uint64_t *at;
     uint64_t entry;
-    uint32_t passed; /* Entries of others on the way. */
+    uint32_t passed; /* Entries of other blocks that were passed. */
 } gs_block_search;
 
 static inline size_t gs_variable_index_blocks_bytes(const gs_variable_index *index)
@@ -60,7 +60,8 @@ static inline bool gs_variable_index_open(gs_variable_index *index, uint32_t var
     return index->blocks != NULL && index->places != NULL;
 }
 
-/* Before the first variable, for a writer that must neither meet untouched pages nor double. */
+/* Called before the first variable by a writer that must neither meet untouched pages nor grow the
+ * table. */
 static inline void gs_variable_index_widen(gs_variable_index *index)
 {
     index->size = index->size_max;
@@ -131,14 +132,14 @@ static inline void gs_variable_index_double(gs_variable_index *index)
     __atomic_store_n(&index->size, 2 * size, __ATOMIC_RELEASE);
 }
 
-/* Whether there is room for the variable's line, if it has none yet. */
+/* True if there is a free line for the variable's block, or it has one already. */
 static inline bool gs_variable_index_has_line(const gs_variable_index *index, uint32_t variable_id)
 {
     return index->line_count < index->lines_max ||
            gs_variable_index_search(index, variable_id).entry != 0;
 }
 
-/* Its line stays: a reader may be on its way there. */
+/* The line stays: a reader may be about to read it. */
 static inline void gs_variable_index_remove(gs_variable_index *index, uint32_t variable_id)
 {
     uint64_t entry = gs_variable_index_search(index, variable_id).entry;

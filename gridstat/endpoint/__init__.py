@@ -1,8 +1,8 @@
-"""Publishers and subscribers: the API of applications, and the ends of the event path below it.
+"""Publishers and subscribers: the API of applications, with its sender and receiver.
 
-May import model, net and core. Start reading at `connection.py`; then `endpoint_session.py` for
-the talk with the cloud, `incoming.py` for the way of an event to the application. The ends work
-on their own as well, without any cloud:
+May import model, net and core. Start reading at `connection.py`; then `endpoint_session.py` for the
+session with the cloud, `subscription_dispatch.py` for the path of an event to the application.
+Sender and receiver also work on their own, without any cloud:
 
     sender = Sender(7, ("127.0.0.1", 4000, 4001))
     sender.send(12, 49.98)

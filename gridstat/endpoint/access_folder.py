@@ -1,4 +1,4 @@
-"""The folder of a running cloud, as `gridstat up` makes it: where its edges are, and who may come.
+"""The folder of a running cloud, as `gridstat up` makes it: addresses of edges, and certificates.
 
 `gridstat/console/access.py` reads the same file for commands; end-points need only this much.
 """
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 ACCESS_FILE: Final = "access.toml"
 UNREADABLE: Final = (ValueError, OverflowError, RecursionError)
-"""Beside its own error, which is the first, the TOML library lets pass those of numbers and
-nesting without end."""
+"""Errors of the TOML library: its own (the first), and those of too large numbers and too deep
+nesting."""
 HINT: Final = "start a cloud with `gridstat up` and name its folder, .gridstat where it was started"
 
 
@@ -35,7 +35,7 @@ class AccessFolder:
     certificates: CertificateFolder
 
     def edge(self, name: str) -> EdgeAddress:
-        """Where an edge router listens."""
+        """Return the address of an edge router."""
         try:
             return self.edges[name]
         except KeyError:
@@ -45,22 +45,22 @@ class AccessFolder:
             ) from None
 
     def files_of(self, name: str) -> CertificateFiles:
-        """An end-point's certificate; made on the spot where the authority's key is at hand."""
+        """Return an end-point's certificate; create it if the authority's key is in the folder."""
         identity = Identity(Role.ENDPOINT, name)
         folder = self.certificates
         return folder.ensure(identity) if folder.has_authority else folder.files(identity)
 
 
-def open_folder(place: str | os.PathLike[str]) -> AccessFolder:
-    """What the folder says: `open_folder(".gridstat")`."""
-    file = Path(place) / ACCESS_FILE
+def open_folder(path: str | os.PathLike[str]) -> AccessFolder:
+    """Read the folder: `open_folder(".gridstat")`."""
+    file = Path(path) / ACCESS_FILE
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
         edges = {
             str(edge["name"]): EdgeAddress(str(edge["name"]), str(edge["host"]), int(edge["port"]))
             for edge in content.get("edge", [])
         }
-        certificates = Path(place) / str(content.get("certificates", "certificates"))
+        certificates = Path(path) / str(content.get("certificates", "certificates"))
     except OSError as problem:
         raise ConfigurationError(f"{file}: {problem.strerror or problem}", hint=HINT) from problem
     except (*UNREADABLE, KeyError, TypeError, AttributeError) as problem:

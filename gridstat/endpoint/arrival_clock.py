@@ -1,8 +1,8 @@
-"""A wall clock for arrivals that does not jump when somebody sets the machine's.
+"""A wall clock for arrivals that does not jump when the machine's clock is set.
 
-Stamps come from other machines' wall clocks, so arrivals must be told in wall time as well; but a
-clock that is set, by mistake or on purpose, must not make every event late. After a jump the old
-or the new reading is believed, whichever makes the events that come next look younger.
+Stamps come from other machines' wall clocks, so arrivals need wall time as well; but a clock that
+is set, by mistake or on purpose, must not make every event late. After a jump the clock uses the
+old or the new reading, whichever makes the next events look younger.
 """
 
 from __future__ import annotations
@@ -11,28 +11,29 @@ from dataclasses import dataclass
 from typing import Final
 
 FOLLOWED_NS_MAX: Final = 5_000_000
-"""Up to so much between two readings is taken for the slewing of a disciplined clock."""
+"""Largest difference between two readings that counts as slewing of a disciplined clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """When a batch was taken: both clocks, and what to add to wall times of this machine."""
+    """Time at which a batch was taken, by both clocks, and the correction of this machine's wall
+    times."""
 
     steady_ns: int
     wall_ns: int
     correction_ns: int = 0
 
     def arrived_ns(self, received_ns: int) -> int:
-        """An event's arrival on the steady clock."""
+        """Return an event's arrival on the steady clock."""
         return self.steady_ns - (self.wall_ns - received_ns)
 
     def age_ns(self, created_ns: int, received_ns: int) -> int:
-        """How old an event was when it arrived."""
+        """Return the age of an event at its arrival."""
         return received_ns + self.correction_ns - created_ns
 
 
 class ArrivalClock:
-    """Believes the wall clock's reading as long as it moves with the steady clock."""
+    """Follows the wall clock as long as it moves with the steady clock."""
 
     def __init__(self, wall_ns: int, steady_ns: int) -> None:
         self._read_ns = wall_ns - steady_ns
@@ -41,7 +42,7 @@ class ArrivalClock:
 
     @property
     def correction_ns(self) -> int:
-        """What to add to this machine's wall times; 0 unless a jump is disbelieved."""
+        """Correction of this machine's wall times; 0 unless a jump is not followed."""
         return self._believed_ns - self._read_ns
 
     def observe(self, wall_ns: int, steady_ns: int) -> None:
@@ -54,6 +55,6 @@ class ArrivalClock:
             self.jumps += 1
 
     def settle(self, age_ns: int) -> None:
-        """An event of good time quality has come, so old by the machine's clock."""
+        """Note the age, by the machine's clock, of an event of good time quality."""
         if abs(age_ns) < abs(age_ns + self.correction_ns):
             self._believed_ns = self._read_ns

@@ -22,7 +22,7 @@ TIMES = ("created_ns", "received_ns", "sequence", "flags")
 def arrow_batch(
     batch: Samples, options: list[bytes], variable: StatusVariable | None
 ) -> pa.RecordBatch:
-    """Times and values of a batch; derived values follow in columns of their own."""
+    """Return times and values of a batch; derived values follow in columns of their own."""
     import pyarrow as pa  # Optional: an end-point needs no Arrow to work.
 
     columns: dict[str, object] = {name: np.ascontiguousarray(batch[name]) for name in TIMES}

@@ -1,4 +1,5 @@
-"""A blocking call that a coroutine waits for, and what becomes of its result if nobody does."""
+"""A blocking call in a thread, awaited by a coroutine; the result is undone if the coroutine is
+cancelled."""
 
 from __future__ import annotations
 
@@ -14,51 +15,51 @@ Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 
 
-async def errand(call: Callable[[], Result], give_back: Callable[[Result], object]) -> Result:
-    """The call's result, made in a thread of its own.
+async def call_in_thread(call: Callable[[], Result], undo: Callable[[Result], object]) -> Result:
+    """Return the result of a call in a thread of its own.
 
-    A thread cannot be cancelled: if the waiting is, the call goes on, and what it gets after all
-    is given back, on its own thread.
+    A thread cannot be cancelled: if the coroutine is, the call goes on, and its result is undone
+    afterwards, on the call's own thread.
     """
-    running = _AwaitableCall(call, give_back)
+    running = _AwaitableCall(call, undo)
     try:
         return await asyncio.to_thread(running.run)
     except BaseException:
-        running.give_up()
+        running.abandon()
         raise
 
 
 class _AwaitableCall(Generic[Result]):
-    """Its result goes to whoever waits, or back, and never to both."""
+    """A call whose result is either returned or undone, never both."""
 
-    def __init__(self, call: Callable[[], Result], give_back: Callable[[Result], object]) -> None:
+    def __init__(self, call: Callable[[], Result], undo: Callable[[Result], object]) -> None:
         self._call = call
-        self._give_back = give_back
+        self._undo_result = undo
         self._results: list[Result] = []
-        self._is_given_up = False
+        self._is_abandoned = False
         self._lock = threading.Lock()
 
     def run(self) -> Result:
-        """On the thread of the call."""
+        """Make the call, on its own thread."""
         result = self._call()
         with self._lock:
             self._results.append(result)
-            is_unwanted = self._is_given_up
+            is_unwanted = self._is_abandoned
         if is_unwanted:
-            self._return()
+            self._undo()
         return result
 
-    def give_up(self) -> None:
-        """On the coroutine's thread, which must not wait: nobody takes the result any more."""
+    def abandon(self) -> None:
+        """Undo the result when it is there; on the coroutine's thread, which must not block."""
         with self._lock:
-            self._is_given_up = True
+            self._is_abandoned = True
             has_come = bool(self._results)
         if has_come:
-            threading.Thread(target=self._return, name="gs-errand", daemon=True).start()
+            threading.Thread(target=self._undo, name="gs-call_in_thread", daemon=True).start()
 
-    def _return(self) -> None:
+    def _undo(self) -> None:
         try:
             for result in self._results:
-                self._give_back(result)
+                self._undo_result(result)
         except Exception:
             log.exception("not_given_back")

@@ -1,7 +1,7 @@
-"""What became of a subscription, a publication or an edge, as the application is told of it.
+"""Changes of a subscription, a publication or an edge, as the application is notified of them.
 
-The rules that tell a moved contract from a lowered, broken or restored one are here as well; they
-compare two contracts and know nothing of sessions and threads.
+The rules that distinguish a moved contract from a lowered, broken or restored one are here as well;
+they compare two contracts and know nothing of sessions and threads.
 """
 
 from __future__ import annotations
@@ -22,31 +22,33 @@ if TYPE_CHECKING:
 CODE_LINK_FAILED: Final = 1
 CODE_PURGED: Final = 3
 CODE_EDGE_RESTARTED: Final = 4
-"""What an attachment says beyond success (S0 §3.11): after a link failure, after the old
+"""Codes of an attachment beyond success (S0 §3.11): after a link failure, after the old
 registrations were purged, after the edge router was restarted."""
 
 
 class ChangeKind(StrEnum):
-    """What happened."""
+    """Kind of a change."""
 
     EDGE_LOST = "edge_lost"
     """The session with an edge router is lost; `edges_left` says how many remain."""
     MOVED = "moved"
-    """The contract leads over other paths, which were set up before the old ones were left."""
+    """The contract uses other paths, which were set up before the old ones were released."""
     LOWERED = "lowered"
-    """Less than was granted: fewer paths work, the quality is lower, or paths share a router."""
+    """The contract has less than was granted: fewer paths work, the quality is lower, or paths
+    share a router."""
     BROKEN = "broken"
     """No path works, so the contract is not kept."""
     PURGED = "purged"
     """The cloud has removed it; with `is_over` for good, else it is registered again."""
     RESTORED = "restored"
-    """What was lost, lowered, broken or purged is as it was before."""
+    """The edge, contract or publication is as it was before it was lost, lowered, broken or
+    purged."""
     POLICED = "policed"
     """The edge router did not let events of a publication pass; `policed` has the totals."""
 
 
 class Subject(StrEnum):
-    """What a change is about; `Change.name` is its name."""
+    """Subject of a change; `Change.name` is its name."""
 
     EDGE = "edge"
     END_POINT = "end_point"
@@ -57,7 +59,7 @@ class Subject(StrEnum):
 @checked_calls()
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change, as `on_change` and `changes()` tell it.
+    """One change, as passed to `on_change` and returned by `changes()`.
 
     `at_ns` is when this end-point learnt of it, by its own clock. `code` is that of an error
     (`gridstat error 1034`), or one of S0's: 1 after a link failure, 3 after a purge, 4 after a
@@ -78,7 +80,7 @@ class Change:
 
 
 OnChange: TypeAlias = Callable[[Change], object]
-"""What an application gives as `on_change`."""
+"""Type of an application's `on_change`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,41 +92,41 @@ class ContractChange:
 
 
 def compare(granted: Contract, before: Contract, after: Contract) -> list[ContractChange]:
-    """What a subscriber is told when a contract takes another's place, in order.
+    """Return the changes to report when a contract replaces another, in order.
 
-    `granted` is what the application last asked for and got: only what is no worse than that is
-    restored. The same contract twice is no change.
+    `granted` is the contract as the application last requested and got it: only a contract no worse
+    than that is restored. The same contract twice is no change.
     """
     found = []
-    if _ways(before) != _ways(after):
-        found.append(ContractChange(ChangeKind.MOVED, _reason(before, after, _way_words(after))))
+    if _routes(before) != _routes(after):
+        found.append(ContractChange(ChangeKind.MOVED, _reason(before, after, _routes_text(after))))
     if is_broken(after):
         if not is_broken(before):
-            words = "no path works" if after.paths else "there is no path"
-            found.append(ContractChange(ChangeKind.BROKEN, _reason(before, after, words)))
+            text = "no path works" if after.paths else "there is no path"
+            found.append(ContractChange(ChangeKind.BROKEN, _reason(before, after, text)))
     elif is_broken(before) or _is_lower(before, after):
         is_back = is_broken(before) and not _is_lower(granted, after)
         kind = ChangeKind.RESTORED if is_back else ChangeKind.LOWERED
-        found.append(ContractChange(kind, _reason(before, after, _state_words(after))))
+        found.append(ContractChange(kind, _reason(before, after, _state_text(after))))
     elif _is_lower(granted, before) and not _is_lower(granted, after):
-        found.append(ContractChange(ChangeKind.RESTORED, _state_words(after)))
+        found.append(ContractChange(ChangeKind.RESTORED, _state_text(after)))
     return found
 
 
 def is_broken(contract: Contract) -> bool:
-    """Whether none of its paths works, as far as the broker says."""
+    """Return whether none of its paths works, as far as the broker reports."""
     return bool(contract.paths) and len(contract.paths_down or ()) >= len(contract.paths)
 
 
 def _is_lower(before: Contract, after: Contract) -> bool:
-    """Whether the second is worse than the first in any respect."""
+    """Return whether the second contract is worse than the first in any respect."""
     if _working(after) < _working(before) or _is_lower_quality(before, after):
         return True
     if (before.is_node_disjoint and not after.is_node_disjoint) or (
         after.shares_edge and not before.shares_edge
     ):
         return True
-    # A broker that does not say which paths are down still says in words what is wrong.
+    # A broker that does not report the paths that are down still reports reasons.
     return after.paths_down is None and bool(set(after.degraded) - set(before.degraded))
 
 
@@ -142,19 +144,19 @@ def _working(contract: Contract) -> int:
     return len(contract.paths) - len(contract.paths_down or ())
 
 
-def _ways(contract: Contract) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
+def _routes(contract: Contract) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
     return [(path.routers, path.channel_ids) for path in contract.paths]
 
 
-def _way_words(contract: Contract) -> str:
+def _routes_text(contract: Contract) -> str:
     return "; ".join(f"{path.name}: {' > '.join(path.routers)}" for path in contract.paths)
 
 
-def _state_words(contract: Contract) -> str:
+def _state_text(contract: Contract) -> str:
     return f"{_working(contract)} of {len(contract.paths)} paths work"
 
 
 def _reason(before: Contract, after: Contract, otherwise: str) -> str:
-    """What the broker says of it that it has not said before, or what can be seen here."""
+    """Return the broker's new reasons, or else the given text."""
     known = set(before.degraded)
-    return "; ".join(word for word in after.degraded if word not in known) or otherwise
+    return "; ".join(text for text in after.degraded if text not in known) or otherwise

@@ -1,4 +1,4 @@
-"""Who is told of changes: a callback on the delivering thread, and bounded streams."""
+"""Followers of changes: a callback on the delivering thread, and bounded streams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 STREAM_CHANGES_MAX: Final = 1_024
 _LOCK: Final = threading.RLock()
-"""For all lists of streams: they change rarely, and a lock for each subscription is much memory.
+"""Lock for all lists of streams: they change rarely, and a lock for each subscription takes much
+memory.
 
 It may be taken twice: streams may be forgotten, and so left, in the middle of anything."""
 
@@ -56,7 +57,7 @@ class ChangeStream:
             return found
 
     def next(self, timeout_s: float | None = None) -> Change | None:
-        """The next change; None when the time is over or nothing more comes.
+        """Return the next change; None when the time is over or no more changes come.
 
         `stream.next(timeout_s=0)` does not wait.
         """
@@ -68,24 +69,25 @@ class ChangeStream:
 
     @property
     def dropped(self) -> int:
-        """Changes that were lost because the reader had fallen behind: `stream.dropped`."""
+        """Number of changes lost because the reader was too slow: `stream.dropped`."""
         return self._box.dropped
 
     def close(self) -> None:
-        """Take no more: `stream.close()`; what is there can still be read."""
+        """Stop the stream: `stream.close()`; changes already there can still be read."""
         self._leave()
         self._box.end()
 
     async def aclose(self) -> None:
-        """The same for `async with aclosing(grid.changes())`."""
+        """Close the stream, for `async with aclosing(grid.changes())`."""
         self.close()
 
 
 class ChangeFollowers:
-    """All who are told of the changes of one subject, or of a whole connection.
+    """Followers of the changes of one subject, or of a whole connection.
 
-    Changes are told on the session's thread, in order; callbacks run where `post` runs them, one
-    after another, so that none is called while a lock is held and one that raises stops no other.
+    Changes are reported on the session's thread, in order; callbacks run where `post` runs them,
+    one after another, so that none is called while a lock is held and one that raises stops no
+    other.
     """
 
     __slots__ = ("_boxes", "_is_over", "_on_change", "_post")
@@ -100,11 +102,11 @@ class ChangeFollowers:
 
     @property
     def has_any(self) -> bool:
-        """Whether anybody is told."""
+        """True if there is a callback or a stream."""
         return self._on_change is not None or bool(self._boxes)
 
-    def tell(self, change: Change) -> None:
-        """Notify everybody; after `end` nobody."""
+    def notify(self, change: Change) -> None:
+        """Notify all followers; after `end` none."""
         if self._is_over:
             return
         for box in self._boxes:
@@ -113,7 +115,7 @@ class ChangeFollowers:
             self._post(partial(self._on_change, change))
 
     def stream(self, changes_max: int) -> ChangeStream:
-        """One more stream, from now on."""
+        """Return one more stream, which begins now."""
         box: Mailbox[Change] = Mailbox(changes_max)
         with _LOCK:
             self._boxes = (*self._boxes, box)
@@ -122,7 +124,7 @@ class ChangeFollowers:
         return ChangeStream(box, partial(self._remove, box))
 
     def end(self) -> None:
-        """Nothing more comes; what streams hold can still be read."""
+        """End all streams; changes already there can still be read."""
         with _LOCK:
             self._is_over = True
             for box in self._boxes:

@@ -1,4 +1,4 @@
-"""Everything behind a connection: session thread, receiver, delivery and senders, put together."""
+"""The parts behind a connection: session thread, receiver, delivery and senders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from uuid import uuid4
 from gridstat.core import _ends
 from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
 from gridstat.endpoint.change import CODE_PURGED
-from gridstat.endpoint.change_board import ChangeBoard
+from gridstat.endpoint.change_notifier import ChangeNotifier
 from gridstat.endpoint.deliverer import Deliverer
 from gridstat.endpoint.edge_address import local_host_toward
 from gridstat.endpoint.endpoint_session import EndPointSession
@@ -29,10 +29,10 @@ from gridstat.endpoint.session_events import (
     EdgeAttached,
     EdgeLost,
     EndPoint,
+    NoticeReceived,
     PublicationRestored,
     RegistrationsLost,
     SubscriptionRestored,
-    Told,
 )
 from gridstat.endpoint.session_thread import SessionThread
 from gridstat.endpoint.subscription_registry import SubscriptionRegistry
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from gridstat.endpoint.arrival_clock import Arrival
     from gridstat.endpoint.change import OnChange
+    from gridstat.endpoint.change_stream import ChangeFollowers
     from gridstat.endpoint.edge_address import EdgeAddress
     from gridstat.endpoint.flooded import FloodedEvent
     from gridstat.endpoint.session_events import SessionOutput
@@ -67,30 +68,31 @@ NS_PER_S: Final = 1_000_000_000
 LEDGER_EVERY_NS: Final = 5 * NS_PER_S
 LEAVE_WITHIN_S: Final = 2.0
 SECOND_EDGE_S: Final = 2.0
-"""How long a new connection waits for its second edge: contracts need both for two paths."""
+"""Longest wait of a new connection for its second edge: contracts need both for two paths."""
 OTHER_PROCESS_S: Final = 5.0
-"""A process that has just died holds its name until its session is found silent."""
-LOOK_AGAIN_S: Final = 0.1
-HOPELESS: Final = (CertificateRefused, NotAuthorised, WrongCloud)
+"""Time for which a process that has just died keeps its name, until its session is found silent."""
+CHECK_EVERY_S: Final = 0.1
+PERMANENT_FAILURES: Final = (CertificateRefused, NotAuthorised, WrongCloud)
 DATAGRAM_VERSIONS: Final = (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """How long a connection waits for answers, and how much its receiver holds."""
+    """Timeout of requests, and capacity of the receiver."""
 
     within_s: float = 10.0
     ring_events: int = 65_536
     option_bytes: int = 1 << 20
     variables_max: int = 131_072
     fifo_priority: int | None = None
-    """Of the receiving thread; None: the usual one, where the process may have it."""
+    """Priority of the receiving thread; None: the usual one, where the process may have it."""
     on_change: OnChange | None = None
-    """Told of every change: of edges, subscriptions and publications."""
+    """Called with every change of edges, subscriptions and publications."""
 
 
 class CloudLink:
-    """Runs from `open` to `close`; the books of publications and subscriptions work in between."""
+    """Runs from `open` to `close`; the registries of publications and subscriptions work in
+    between."""
 
     def __init__(
         self, credentials: Credentials, edges: tuple[EdgeAddress, ...], settings: LinkSettings
@@ -112,16 +114,12 @@ class CloudLink:
         self._sources: dict[str, int] = {}
         self._channels = OutgoingChannels()
         self.deliverer = Deliverer(self._receiver, self._clock)
-        self.board = ChangeBoard(self.deliverer.post, self._clock, settings.on_change)
-        self._listening = ExpectedVariables(self._receiver, self.deliverer, self._clock)
+        self.notifier = ChangeNotifier(self.deliverer.post, self._clock, settings.on_change)
+        self._expected = ExpectedVariables(self._receiver, self.deliverer, self._clock)
         self.subscriptions = SubscriptionRegistry(
-            self, self._listening, self.deliverer, self._clock, self.board
+            self, self._expected, self.deliverer, self._clock, self.notifier
         )
-        self.publications = PublicationRegistry(self, self._channels, self.board)
-        self.board.subjects = lambda: [
-            *self.subscriptions.followers(),
-            *self.publications.followers(),
-        ]
+        self.publications = PublicationRegistry(self, self._channels, self.notifier)
         self._session = SessionThread(self._machine(credentials, hosts), credentials, self)
         self._state = threading.Condition()
         self._attached: set[str] = set()
@@ -147,11 +145,12 @@ class CloudLink:
 
     @property
     def attached_edges(self) -> tuple[str, ...]:
-        """The edges that have us attached now, the preferred one first."""
+        """Edges to which the end-point is attached now, the preferred one first."""
         return tuple(edge.name for edge in self._edges if edge.name in self._attached)
 
     def open(self, timeout_s: float) -> None:
-        """Start everything and wait until the cloud has taken us; raises why it does not."""
+        """Start all threads and wait until the cloud accepts the end-point; raise why it does
+        not."""
         try:
             with in_real_time(self._settings.fifo_priority, END_POINT_PRIORITY) as granted:
                 self._receiver.start()
@@ -169,30 +168,34 @@ class CloudLink:
         command: EndPointCommand,
         use: Callable[[tuple[Outcome, ...], tuple[bytes, ...]], Result],
     ) -> Future[Result]:
-        """Ask the cloud within the connection's own deadline."""
+        """Send a request to the cloud with the connection's own deadline."""
         return self._session.ask(command, use, self._settings.within_s)
 
-    def hear_flooded(
+    def subscribe_flooded(
         self, on_event: Callable[[FloodedEvent], object] | None
     ) -> FloodedSubscription:
-        """One at a time: the cloud sends it once to each end-point."""
+        """Subscribe to all flooded events; one subscription at a time, because the cloud sends each
+        event once."""
         if self._flooded is not None and not self._flooded.is_over:
-            raise Misuse("all that floods is heard already", hint="end that subscription first")
+            raise Misuse(
+                "all flooded events are subscribed already", hint="end that subscription first"
+            )
         self._flooded = FloodedSubscription(self, self._host, on_event)
         return self._flooded
 
     def tap(self, tap: Tap) -> None:
-        """Hand everything to one more, as it comes; before the first subscription."""
-        self._listening.tap = tap
+        """Pass all events to a tap as well; before the first subscription."""
+        self._expected.set_tap(tap)
         self.deliverer.tap(tap)
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """By edge what was sent, under `received` what came, and what nobody read in time."""
+        """Return the counters of the senders by edge, and under `received` those of the
+        receiver."""
         received = {**self._receiver.counters(), "dropped_unread": self.subscriptions.dropped}
         return {**self._channels.counters(), "received": received}
 
     def sources(self) -> dict[str, dict[str, int]]:
-        """By edge what is known of the channel from there."""
+        """Return the state of the incoming channel by edge."""
         states = self._receiver.source_states()
         return {
             edge: states[channel_id]
@@ -202,16 +205,16 @@ class CloudLink:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing is published or subscribed by it."""
+        """True if it has no publications and no subscriptions."""
         return self.subscriptions.is_empty and self.publications.is_empty
 
     def close(self) -> None:
-        """Leave the cloud if it can be told, and end all threads.
+        """Detach from the cloud if it is reachable, and end all threads.
 
         An interrupt cuts the waiting short, not the work; what it leaves, a second call finishes.
         """
         if not self._closing.acquire(blocking=False):
-            return  # It is being closed, perhaps by who waits for the callback that we are in.
+            return  # Another thread closes it, and may wait for the callback that calls this.
         try:
             if not self.is_over:
                 self._leave()
@@ -227,7 +230,8 @@ class CloudLink:
             parts.callback(self._session.close)
             if self._flooded is not None:
                 parts.callback(self._flooded.end)
-            self.board.followers.end()  # That we leave is no news to the application.
+            # The application closes the connection itself and needs no notice of it.
+            self.notifier.followers.end()
             self.subscriptions.end()
             self.publications.end()
             if self._attached:
@@ -236,50 +240,55 @@ class CloudLink:
 
     # On the session's thread.
 
-    def heard(self, word: SessionOutput) -> None:
-        """What the machine says to the application; what we cannot follow ends no session."""
+    def output_received(self, output: SessionOutput) -> None:
+        """Handle an output of the session; one that fails ends no session."""
         try:
-            self._follow(word)
+            self._handle(output)
         except GridStatError:
-            log.exception("not_followed word=%s", type(word).__name__)
+            log.exception("not_followed output=%s", type(output).__name__)
 
-    def _follow(self, word: SessionOutput) -> None:
-        match word:
+    def _handle(self, output: SessionOutput) -> None:
+        match output:
             case EdgeAttached(edge=edge, outcome=outcome):
                 log.info("attached edge=%s code=%d", edge, outcome.code)
                 self._channels.open(edge, outcome)
-                self._listen_to(edge, outcome.down_channel_id)
+                self._open_source(edge, outcome.down_channel_id)
                 self.subscriptions.set_modes(outcome.modes)
                 is_first = not self._was_attached
                 self._was_attached = True
                 self._note_edge(edge, is_attached=True)
                 if is_first and outcome.code == CODE_PURGED:
-                    self.board.earlier_process_purged(self.name)
-                self.board.edge_attached(edge, len(self.attached_edges), outcome.code)
+                    self.notifier.earlier_process_purged(self.name)
+                self.notifier.edge_attached(
+                    edge, len(self.attached_edges), outcome.code, self._followers()
+                )
             case EdgeLost(edge=edge):
                 self._channels.lose(edge)
                 self._note_edge(edge, is_attached=False)
-                self.board.edge_lost(edge, len(self.attached_edges))
+                self.notifier.edge_lost(edge, len(self.attached_edges), self._followers())
             case RegistrationsLost():
                 self.publications.registrations_lost()
                 self.subscriptions.registrations_lost()
             case AttachRefused(edge=edge, refused=refused):
-                self.failed(edge, refusal(refused))
+                self.connection_failed(edge, refusal(refused))
             case CopiesReported(edge=edge, copies=copies):
-                self._listening.note_copies(edge, copies)
-            case Told(notice=EventsPoliced() as notice):
+                self._expected.note_copies(edge, copies)
+            case NoticeReceived(notice=EventsPoliced() as notice):
                 self.publications.policed(notice)
-            case Told(notice=notice, newest=newest):
-                self.subscriptions.told(notice, newest)
+            case NoticeReceived(notice=notice, newest=newest):
+                self.subscriptions.notice_received(notice, newest)
             case PublicationRestored():
-                self.publications.restored(word)
+                self.publications.restored(output)
             case SubscriptionRestored():
-                self.subscriptions.restored(word)
+                self.subscriptions.restored(output)
             case _:
-                raise AssertionError(f"answers do not come here: {word!r}")
+                raise AssertionError(f"answers do not come here: {output!r}")
 
-    def failed(self, edge: str, error: GridStatError) -> None:
-        """Why we are not attached to an edge; it is tried again."""
+    def _followers(self) -> list[ChangeFollowers]:
+        return [*self.subscriptions.followers(), *self.publications.followers()]
+
+    def connection_failed(self, edge: str, error: GridStatError) -> None:
+        """Note why the end-point is not attached to an edge; the session tries again."""
         with self._state:
             self._failures[edge] = error
             self._state.notify_all()
@@ -293,41 +302,44 @@ class CloudLink:
                 self._attached.discard(edge)
             self._state.notify_all()
 
-    def _listen_to(self, edge: str, channel_id: int) -> None:
+    def _open_source(self, edge: str, channel_id: int) -> None:
         before = self._sources.get(edge)
         if before != channel_id:
             if before is not None:
                 self._receiver.close_source(before)
             self._receiver.open_source(channel_id)
             self._sources[edge] = channel_id
-            # Each edge keeps its place: whoever comes back takes the one that it has left.
-            self._listening.places.setdefault(edge, len(self._listening.places))
+            # Each edge keeps its index, also when it comes back.
+            self._expected.source_indices.setdefault(edge, len(self._expected.source_indices))
 
     # On the application's thread.
 
     def _await_edges(self, deadline_s: float) -> None:
-        """The first edge by the deadline, the second a little longer, or the reason why not."""
+        """Wait for the first edge until the deadline, and for the second a little longer; raise the
+        failure."""
         began_s = time.monotonic()
         with self._state:
             while not self._attached:
-                self._raise_hopeless(time.monotonic() - began_s)
+                self._raise_permanent_failure(time.monotonic() - began_s)
                 if time.monotonic() >= deadline_s:
                     raise self._last_failure()
-                self._state.wait(LOOK_AGAIN_S)
+                self._state.wait(CHECK_EVERY_S)
             second_s = min(deadline_s, time.monotonic() + SECOND_EDGE_S)
             while len(self._attached) < len(self._edges):
                 left_s = second_s - time.monotonic()
-                is_refused = any(isinstance(each, HOPELESS) for each in self._failures.values())
+                is_refused = any(
+                    isinstance(each, PERMANENT_FAILURES) for each in self._failures.values()
+                )
                 if left_s <= 0 or is_refused or not self._state.wait(left_s):
                     return
 
-    def _raise_hopeless(self, waited_s: float) -> None:
-        """Do not wait for what waiting cannot mend."""
+    def _raise_permanent_failure(self, waited_s: float) -> None:
+        """Raise at once if no edge can become attached by waiting."""
         if len(self._failures) < len(self._edges):
             return
         for error in self._failures.values():
             is_taken = isinstance(error, EndPointExists) and waited_s >= OTHER_PROCESS_S
-            if not isinstance(error, HOPELESS) and not is_taken:
+            if not isinstance(error, PERMANENT_FAILURES) and not is_taken:
                 return
         raise self._last_failure()
 
@@ -341,14 +353,14 @@ class CloudLink:
     # On the delivering thread.
 
     def _report_ledgers(self) -> None:
-        """The first time; from then on every few seconds."""
+        """Start the reports of ledgers, every few seconds."""
         report = _LedgerReport(self.subscriptions, self._clock.steady_ns())
         self.deliverer.watch(report)
-        self.deliverer.stir(report)
+        self.deliverer.reschedule(report)
 
 
 class _LedgerReport:
-    """Tells the cloud what came of its contracts, again and again."""
+    """Reports the ledgers of all contracts to the cloud, periodically."""
 
     def __init__(self, subscriptions: SubscriptionRegistry, now_ns: int) -> None:
         self._subscriptions = subscriptions
@@ -360,7 +372,7 @@ class _LedgerReport:
 
 
 def _bind_host(hosts: tuple[str, ...]) -> str:
-    """One address if all edges reach us there, else all addresses of this machine."""
+    """Return one address if all edges reach us there, else the address for all interfaces."""
     if len(set(hosts)) == 1:
         return hosts[0]
     return "::" if any(":" in host for host in hosts) else "0.0.0.0"

@@ -1,4 +1,4 @@
-"""The grid as an application meets it: one connection, blocking, from any thread.
+"""The grid as an application sees it: one connection with blocking calls, from any thread.
 
     with gridstat.connect(["c1/e0@127.0.0.1:7101"], name="c1/north/pmu-1") as grid:
         voltage = grid.publish("voltage", gridstat.FLOAT64, rate=60)
@@ -14,7 +14,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar, Unpack
 
-from gridstat.endpoint.awaitable_call import errand
+from gridstat.endpoint.awaitable_call import call_in_thread
 from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
 from gridstat.endpoint.contract import mode_numbers
 from gridstat.endpoint.group import Group, GroupOptions, group_qos, group_terms
@@ -22,17 +22,18 @@ from gridstat.endpoint.group_sets import GroupSets
 from gridstat.endpoint.options import (
     PublicationOptions,
     QosOptions,
+    SubscriptionOptions,
     alert_variable,
     check_callback,
     check_pattern,
     check_several,
     periodic_variable,
+    subscription_spec,
 )
 from gridstat.endpoint.pattern import PatternSubscription
 from gridstat.endpoint.publisher import Publication
 from gridstat.endpoint.subscriber import Subscription
 from gridstat.endpoint.variable_search import find_all, found_in
-from gridstat.endpoint.wishes import SubscriptionOptions, order_of
 from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse
 from gridstat.model.exact_numbers import whole_number
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from gridstat.endpoint.change_stream import ChangeStream
     from gridstat.endpoint.cloud_link import CloudLink
     from gridstat.endpoint.flooded import FloodedEvent, FloodedSubscription
-    from gridstat.endpoint.subscription_registry import Order
+    from gridstat.endpoint.options import SubscriptionSpec
     from gridstat.endpoint.tap import Tap
     from gridstat.model.derived import Derivation
     from gridstat.model.qos import QosRequest
@@ -57,11 +58,11 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable, ValueType
     from gridstat.net.command.endpoint_messages import FindVariables, FoundOutcome
 
-Words = ParamSpec("Words")
+Params = ParamSpec("Params")
 Result = TypeVar("Result")
 NS_PER_MS = 1_000_000
 IN_QOS: Final = {"qos": QosOptions}
-"""Options that a caller may look for beside `qos`, and that belong into it."""
+"""Options that belong into `qos`, although a caller may pass them beside it."""
 
 
 @checked_calls(but=("run",), parts=IN_QOS)
@@ -104,12 +105,12 @@ class Connection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether at least one edge router has us attached: `grid.is_connected`."""
+        """True if the end-point is attached to at least one edge router: `grid.is_connected`."""
         return bool(self.edges)
 
     @property
     def edges(self) -> tuple[str, ...]:
-        """The edge routers that have us attached now: `grid.edges`."""
+        """Edge routers to which the end-point is attached now: `grid.edges`."""
         return () if self._is_closed else self._link.attached_edges
 
     @property
@@ -124,43 +125,44 @@ class Connection:
 
     @property
     def is_mode_changing(self) -> bool:
-        """Whether a change of modes is under way: `grid.is_mode_changing`."""
+        """True during a change of modes: `grid.is_mode_changing`."""
         return self.next_modes != self.modes
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """What was sent, by edge, and received: `grid.counters()["received"]["delivered"]`."""
+        """Return counts of sent events by edge, and of received ones:
+        `grid.counters()["received"]["delivered"]`."""
         return self._link.counters()
 
     def sources(self) -> dict[str, dict[str, int]]:
-        """By edge what came from there, and what was lost on its last channel.
+        """Return the state of the incoming channel by edge: datagrams, silence and losses.
 
         `grid.sources()["c1/e0"]["lost"]` counts gaps in the channel's own numbers.
         """
         return self._link.sources()
 
     def changes(self, changes_max: int = STREAM_CHANGES_MAX) -> ChangeStream:
-        """All changes from now on, of edges, subscriptions and publications.
+        """Return a stream of all changes from now on, of edges, subscriptions and publications.
 
         `for change in grid.changes(): print(change.kind, change.name, change.reason)`, or `async
         for`; of more than `changes_max` that wait to be read the oldest are dropped and counted.
         """
-        return self._link.board.followers.stream(changes_max)
+        return self._link.notifier.followers.stream(changes_max)
 
     # Publishing.
 
     @checked_call(options=PublicationOptions)
     def publish(
-        self, name: str, value_type: ValueType, **wishes: Unpack[PublicationOptions]
+        self, name: str, value_type: ValueType, **options: Unpack[PublicationOptions]
     ) -> Publication:
         """Register a periodic variable below our own name.
 
         `grid.publish("voltage", gridstat.FLOAT64, rate=60, derived=[gridstat.MovingAverage(10)])`;
         an exact period instead of a rate: `period=Period(1, 60), phase_ns=0`.
         """
-        check_callback("on_change", wishes.get("on_change"))
-        variable = periodic_variable(self.full_name(name), value_type, wishes)
-        derived = wishes.get("derived", ())
-        return self._publish([(variable, derived)], wishes.get("on_change"))[0]
+        check_callback("on_change", options.get("on_change"))
+        variable = periodic_variable(self.full_name(name), value_type, options)
+        derived = options.get("derived", ())
+        return self._publish([(variable, derived)], options.get("on_change"))[0]
 
     def publish_alert(
         self,
@@ -183,18 +185,19 @@ class Connection:
 
     @checked_call(options=PublicationOptions)
     def publish_many(
-        self, names: Sequence[str], value_type: ValueType, **wishes: Unpack[PublicationOptions]
+        self, names: Sequence[str], value_type: ValueType, **options: Unpack[PublicationOptions]
     ) -> list[Publication]:
         """Register many variables of one kind in one request; all of them, or the first refusal.
 
         `grid.publish_many([f"feeder-{n}/load" for n in range(500)], gridstat.FLOAT64, rate=1)`
         """
-        check_callback("on_change", wishes.get("on_change"))
-        names, derived = check_several("names", names), wishes.get("derived", ())
+        check_callback("on_change", options.get("on_change"))
+        names, derived = check_several("names", names), options.get("derived", ())
         wanted = [
-            (periodic_variable(self.full_name(name), value_type, wishes), derived) for name in names
+            (periodic_variable(self.full_name(name), value_type, options), derived)
+            for name in names
         ]
-        return self._publish(wanted, wishes.get("on_change"))
+        return self._publish(wanted, options.get("on_change"))
 
     def send_many(
         self,
@@ -202,7 +205,8 @@ class Connection:
         values: ArrayLike,
         created_ns: ArrayLike | None = None,
     ) -> int:
-        """Send one value of each publication in as few datagrams as possible; how many were sent.
+        """Send one value of each publication in as few datagrams as possible; return how many were
+        sent.
 
         `grid.send_many(loads, np.array([...]))`; without stamps they all are of this instant.
         """
@@ -211,8 +215,8 @@ class Connection:
     # Subscribing.
 
     @checked_call(options=SubscriptionOptions, parts=IN_QOS)
-    def subscribe(self, name: str, **wishes: Unpack[SubscriptionOptions]) -> Subscription:
-        """Ask for a contract: `grid.subscribe("c1/north/pmu-1/voltage", preset="wide-area")`.
+    def subscribe(self, name: str, **options: Unpack[SubscriptionOptions]) -> Subscription:
+        """Request a contract: `grid.subscribe("c1/north/pmu-1/voltage", preset="wide-area")`.
 
         Quality is `qos=gridstat.qos(rate=10, latency_ms=50, redundancy=2)`, or a `preset`. `modes`
         is for later: a broker refuses every mode but 0 (`ModeNotDefined`). `on_event` and
@@ -220,19 +224,19 @@ class Connection:
         instead of a violation; `keep_events` keeps them for `read`. `on_change` is called with
         every `Change` of it, on the delivering thread.
         """
-        return self.subscribe_many([name], **wishes)[0]
+        return self.subscribe_many([name], **options)[0]
 
     @checked_call(options=SubscriptionOptions, parts=IN_QOS)
     def subscribe_many(
-        self, names: Sequence[str], **wishes: Unpack[SubscriptionOptions]
+        self, names: Sequence[str], **options: Unpack[SubscriptionOptions]
     ) -> list[Subscription]:
-        """Many contracts with the same wishes in one request; all of them, or the first refusal.
+        """Request many contracts with the same options at once; all of them, or the first refusal.
 
         `grid.subscribe_many(["c1/a/v", "c1/b/v"], preset="control-centre")`
         """
         for name in check_several("names", names):
             check_pattern(name, is_pattern=False)
-        found = self.subscribe_orders([order_of(name, wishes) for name in names])
+        found = self.subscribe_specs([subscription_spec(name, options) for name in names])
         refused = [each for each in found if isinstance(each, GridStatError)]
         granted = [each for each in found if not isinstance(each, GridStatError)]
         if refused:
@@ -243,9 +247,10 @@ class Connection:
 
     @checked_call(options=SubscriptionOptions, parts=IN_QOS)
     def subscribe_later(
-        self, names: Sequence[str], **wishes: Unpack[SubscriptionOptions]
+        self, names: Sequence[str], **options: Unpack[SubscriptionOptions]
     ) -> Future[list[Subscription | GridStatError]]:
-        """As `subscribe_many`, without waiting: for each name a subscription, or why not.
+        """Request contracts as `subscribe_many`, without waiting: for each name a subscription, or
+        an error.
 
         `waiting = grid.subscribe_later(["c1/a/v"])`, then `waiting.result()`; whatever is added
         with `add_done_callback` runs on the session's thread and must not block. Once cancelled,
@@ -256,16 +261,18 @@ class Connection:
         self._check_open()
         if len(names) > MANY_MAX:
             raise Misuse(f"{len(names)} names", hint=f"ask for at most {MANY_MAX} at once")
-        return self._link.subscriptions.subscribe_later([order_of(name, wishes) for name in names])
+        return self._link.subscriptions.subscribe_later(
+            [subscription_spec(name, options) for name in names]
+        )
 
     @checked_call(options=SubscriptionOptions, parts=IN_QOS)
     def subscribe_pattern(
         self,
         pattern: str,
         on_match: Callable[[Subscription], object] | None = None,
-        **wishes: Unpack[SubscriptionOptions],
+        **options: Unpack[SubscriptionOptions],
     ) -> PatternSubscription:
-        """Ask for all that a pattern stands for, now and later, each with the same wishes.
+        """Subscribe to all variables of a pattern, now and later, each with the same options.
 
         `grid.subscribe_pattern("c1/*/voltage", on_match=print)`: `*` is one part of a name, `**`
         at the end all that is below.
@@ -273,21 +280,23 @@ class Connection:
         check_pattern(pattern, is_pattern=True)
         check_callback("on_match", on_match)
         self._check_open()
-        return self._link.subscriptions.subscribe_pattern(order_of(pattern, wishes), on_match)
+        return self._link.subscriptions.subscribe_pattern(
+            subscription_spec(pattern, options), on_match
+        )
 
     def subscribe_flooded(
         self, on_event: Callable[[FloodedEvent], object] | None = None
     ) -> FloodedSubscription:
-        """Hear every flooded event at our edges, of whichever variable, without a contract.
+        """Receive every flooded event at our edges, of any variable, without a contract.
 
         `with grid.subscribe_flooded(on_event=print): ...`; `on_event` runs on a thread of its own.
         """
         self._check_open()
         check_callback("on_event", on_event)
-        return self._link.hear_flooded(on_event)
+        return self._link.subscribe_flooded(on_event)
 
     def tap(self, tap: Tap) -> None:
-        """Hand over all events as whole batches of all variables: `grid.tap(recorder)`.
+        """Pass all events to a tap, in whole batches of all variables: `grid.tap(recorder)`.
 
         Before the first subscription, and once. Subscriptions are served half a second later
         from then on, or some seconds under load, so it does not go with `on_violation`.
@@ -312,7 +321,7 @@ class Connection:
         history: int = 1,
         modes: Mapping[int, QosRequest] | None = None,
     ) -> Group:
-        """An empty group: `grid.group("angles", interval=Period(1, 10), latency_ms=100)`.
+        """Make an empty group: `grid.group("angles", interval=Period(1, 10), latency_ms=100)`.
 
         `history` complete sets are kept. A name that is taken raises `GroupMismatch`. `modes` is
         for later: when a member is added, a broker refuses every mode but 0 (`ModeNotDefined`).
@@ -324,13 +333,13 @@ class Connection:
             )
         asked = group_qos(interval, latency_ms, modes)
         sets = GroupSets(group_terms(asked), whole_number("history", history))
-        wishes = GroupOptions(asked, lambda: self._link.subscriptions.modes)
-        group = Group(self, self._link.deliverer, name, sets, wishes)
+        options = GroupOptions(asked, lambda: self._link.subscriptions.modes)
+        group = Group(self, self._link.deliverer, name, sets, options)
         self._groups[name] = group
         return group
 
     def find(self, pattern: str, *, after: str = "", limit: int = 0) -> list[StatusVariable]:
-        """The published variables that match, in the order of names: `grid.find("c1/**")`.
+        """Return the published variables that match, in the order of names: `grid.find("c1/**")`.
 
         All of them, or at most `limit` behind the name `after`: with the last name of one list
         the next begins.
@@ -342,17 +351,19 @@ class Connection:
 
         return find_all(ask, pattern, after=after, limit=whole_number("limit", limit))
 
-    # Odds and ends.
+    # Other calls.
 
     async def run(
-        self, call: Callable[Words, Result], *args: Words.args, **kwargs: Words.kwargs
+        self, call: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs
     ) -> Result:
         """Wait for a blocking call in a coroutine: `await grid.run(grid.publish, "v", FLOAT64)`.
 
         If the waiting is cancelled, what a method of this connection still gets is given back.
         """
         is_ours = getattr(call, "__self__", None) is self
-        return await errand(partial(call, *args, **kwargs), _give_back if is_ours else _keep)
+        return await call_in_thread(
+            partial(call, *args, **kwargs), _give_back if is_ours else _no_op
+        )
 
     def close(self) -> None:
         """Leave the cloud: all publications and subscriptions end. `grid.close()`.
@@ -364,16 +375,19 @@ class Connection:
         self._link.close()
 
     def full_name(self, name: str) -> str:
-        """A variable's full name; short ones are below our own: `grid.full_name("voltage")`."""
+        """Return a variable's full name; short ones are below our own:
+        `grid.full_name("voltage")`."""
         return name if name.startswith(f"{self.name}/") else f"{self.name}/{name}"
 
-    def subscribe_orders(self, orders: Sequence[Order]) -> list[Subscription | GridStatError]:
-        """Contracts as orders, each with an answer of its own; for groups."""
+    def subscribe_specs(
+        self, specs: Sequence[SubscriptionSpec]
+    ) -> list[Subscription | GridStatError]:
+        """Request contracts, each with its own answer; used by groups."""
         self._check_open()
-        return self._link.subscriptions.subscribe(orders)
+        return self._link.subscriptions.subscribe(specs)
 
     def forget_group(self, name: str) -> None:
-        """A group is closed, and its name free again."""
+        """Remove a closed group; its name is free again."""
         self._groups.pop(name, None)
 
     def _end_groups(self) -> None:
@@ -401,7 +415,7 @@ class Connection:
 
 
 def _give_back(result: object) -> None:
-    """End what a cancelled call has got."""
+    """Undo the result of a cancelled call."""
     for each in result if isinstance(result, list) else [result]:
         if isinstance(each, Subscription | PatternSubscription):
             each.unsubscribe()
@@ -411,5 +425,5 @@ def _give_back(result: object) -> None:
             each.close()
 
 
-def _keep(_result: object) -> None:
-    """What somebody else's function has got, it has perhaps kept."""
+def _no_op(_result: object) -> None:
+    """Do nothing with the result of a function that is not ours: it may have kept the result."""

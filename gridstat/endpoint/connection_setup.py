@@ -1,4 +1,4 @@
-"""The door to the grid: `connect` and `connect_async`."""
+"""Entry points of the API: `connect` and `connect_async`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from gridstat.endpoint import exit_cleanup
 from gridstat.endpoint.access_folder import open_folder
-from gridstat.endpoint.awaitable_call import errand
+from gridstat.endpoint.awaitable_call import call_in_thread
 from gridstat.endpoint.cloud_link import CloudLink, LinkSettings
 from gridstat.endpoint.connection import Connection
 from gridstat.endpoint.edge_address import EdgeAddress, parse_edge
@@ -36,7 +36,7 @@ USED_HERE: Final = "this process has a connection of that name: close it first"
 
 
 class ConnectOptions(TypedDict, total=False):
-    """How to connect; all of it may be left out."""
+    """Options of `connect`; all are optional."""
 
     folder: str | os.PathLike[str]
     certificates: str | os.PathLike[str]
@@ -51,7 +51,7 @@ class ConnectOptions(TypedDict, total=False):
 
 
 @checked_call(options=ConnectOptions)
-def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectOptions]) -> Connection:
+def connect(edges: str | Sequence[str], name: str, **options: Unpack[ConnectOptions]) -> Connection:
     """Attach to one or two edge routers as the end-point `name`.
 
     `connect(["c1/e0@127.0.0.1:7101", "c1/e1@127.0.0.1:7102"], name="c1/north/pmu-1",
@@ -68,26 +68,26 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectOptio
     given = (edges,) if isinstance(edges, str) else tuple(edges)
     if not 1 <= len(given) <= EDGES_MAX:
         raise Misuse(f"{len(given)} edge routers", hint="attach to one or two")
-    credentials, addresses = _ways(given, name, wishes)
+    credentials, addresses = _resolve_edges(given, name, options)
     if len({address.name for address in addresses}) != len(addresses):
         raise Misuse("the same edge router twice", hint="two edges must be two routers")
-    check_callback("on_change", wishes.get("on_change"))
-    timeout_s = check_wait("timeout_s", wishes.get("timeout_s", 10.0))
+    check_callback("on_change", options.get("on_change"))
+    timeout_s = check_wait("timeout_s", options.get("timeout_s", 10.0))
     defaults = LinkSettings()
-    fifo_priority = wishes.get("fifo_priority", defaults.fifo_priority)
+    fifo_priority = options.get("fifo_priority", defaults.fifo_priority)
     settings = LinkSettings(
-        within_s=check_wait("answer_within_s", wishes.get("answer_within_s", defaults.within_s)),
-        ring_events=whole_number("ring_events", wishes.get("ring_events", defaults.ring_events)),
+        within_s=check_wait("answer_within_s", options.get("answer_within_s", defaults.within_s)),
+        ring_events=whole_number("ring_events", options.get("ring_events", defaults.ring_events)),
         option_bytes=whole_number(
-            "option_bytes", wishes.get("option_bytes", defaults.option_bytes)
+            "option_bytes", options.get("option_bytes", defaults.option_bytes)
         ),
         variables_max=whole_number(
-            "variables_max", wishes.get("variables_max", defaults.variables_max)
+            "variables_max", options.get("variables_max", defaults.variables_max)
         ),
         fifo_priority=None
         if fifo_priority is None
         else whole_number("fifo_priority", fifo_priority),
-        on_change=wishes.get("on_change"),
+        on_change=options.get("on_change"),
     )
     link = CloudLink(credentials, addresses, settings)
     try:
@@ -97,41 +97,41 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectOptio
             raise EndPointExists(problem.args[0], hint=USED_HERE) from None
         raise
     connection = Connection(link)
-    exit_cleanup.promise(connection, link)
+    exit_cleanup.close_at_exit(connection, link)
     return connection
 
 
 @checked_call(options=ConnectOptions)
 async def connect_async(
-    edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectOptions]
+    edges: str | Sequence[str], name: str, **options: Unpack[ConnectOptions]
 ) -> Connection:
-    """As `connect`, in a coroutine: `async with await connect_async(...) as grid: ...`.
+    """Connect in a coroutine, as `connect`: `async with await connect_async(...) as grid: ...`.
 
     The connection is the same; wait for its blocking calls with `await grid.run(...)`. If the
     waiting is cancelled, a connection that comes about all the same is closed.
     """
-    return await errand(lambda: connect(edges, name, **wishes), Connection.close)
+    return await call_in_thread(lambda: connect(edges, name, **options), Connection.close)
 
 
-def _ways(
-    given: tuple[str, ...], name: str, wishes: ConnectOptions
+def _resolve_edges(
+    given: tuple[str, ...], name: str, options: ConnectOptions
 ) -> tuple[Credentials, tuple[EdgeAddress, ...]]:
-    """Who we are, and where the edges are."""
-    if "folder" in wishes:
-        if "certificates" in wishes or "name_service" in wishes:
+    """Return the end-point's credentials, and the addresses of the edges."""
+    if "folder" in options:
+        if "certificates" in options or "name_service" in options:
             raise Misuse("the folder says where certificates and edges are", hint="name it alone")
-        access = open_folder(wishes["folder"])
-        places = tuple(parse_edge(text) if "@" in text else access.edge(text) for text in given)
-        return Credentials(access.files_of(name)), places
-    folder = CertificateFolder(Path(wishes.get("certificates", "certificates")))
+        access = open_folder(options["folder"])
+        addresses = tuple(parse_edge(text) if "@" in text else access.edge(text) for text in given)
+        return Credentials(access.files_of(name)), addresses
+    folder = CertificateFolder(Path(options.get("certificates", "certificates")))
     credentials = Credentials(folder.files(Identity(Role.ENDPOINT, name)))
-    asked = wishes.get("name_service", ())
+    asked = options.get("name_service", ())
     services = [parse_address(text) for text in ((asked,) if isinstance(asked, str) else asked)]
-    return credentials, tuple(_place_of(text, credentials, services) for text in given)
+    return credentials, tuple(_edge_address(text, credentials, services) for text in given)
 
 
-def _place_of(text: str, credentials: Credentials, services: Sequence[Address]) -> EdgeAddress:
-    """Where an edge is: as written, or as one of the name services says."""
+def _edge_address(text: str, credentials: Credentials, services: Sequence[Address]) -> EdgeAddress:
+    """Return the address of an edge as written, or as one of the name services resolves it."""
     if "@" in text or not services:
         return parse_edge(text)
     # In a thread of its own: the caller's may have an event loop already, as in a notebook.

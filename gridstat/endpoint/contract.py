@@ -1,4 +1,4 @@
-"""A contract as its subscriber sees it, and the terms that hold in the modes of the moment."""
+"""A contract as its subscriber sees it, and the terms that hold in the active modes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NS_PER_US: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What the cloud has promised: the quality by mode, over these paths.
+    """A contract: the promised quality by mode, and the paths.
 
     `latency_us` is the prediction for the slowest path. With `shares_edge` all paths meet in one
-    edge router, whose failure no redundancy can mask. `degraded` names what is below the wish.
-    `detection_ms` is how long it takes at most until a dead channel on the paths is noticed: 0
-    where there is no channel between routers, None where a broker on the way does not tell it.
-    `paths_down` has the names of the paths that do not work now; None: nobody has looked since the
-    grant, or the broker is of an earlier release.
+    edge router, whose failure no redundancy can mask. `degraded` lists where the contract is below
+    the request. `detection_ms` is the longest time until a dead channel on the paths is detected: 0
+    without a channel between routers, None where a broker on the path does not report it.
+    `paths_down` has the names of the paths that do not work now; None: unknown since the grant, or
+    the broker is of an earlier release.
     """
 
     subscription_id: int
@@ -60,7 +60,7 @@ class Contract:
 
 
 def contract_of(outcome: GrantedOutcome) -> Contract:
-    """The contract that an answer states."""
+    """Return the contract that an answer states."""
     return Contract(
         subscription_id=outcome.subscription_id,
         variable=outcome.variable,
@@ -75,10 +75,10 @@ def contract_of(outcome: GrantedOutcome) -> Contract:
 
 
 def terms_in(contract: Contract, modes: int) -> Terms | None:
-    """What a periodic variable owes us in these modes; None if nothing is due in them.
+    """Return the terms of a periodic variable in these modes; None if nothing is due in them.
 
-    A replayed one owes nothing: its slots come at another speed, if they come at all. Of several
-    modes at once the fastest counts: the divisors of one subscription form a chain.
+    A replayed variable has no terms: its slots come at another speed, if at all. Of several modes
+    at once the fastest counts: the divisors of one subscription form a chain.
     """
     variable = contract.variable
     active = _active(contract, modes)
@@ -89,7 +89,7 @@ def terms_in(contract: Contract, modes: int) -> Terms | None:
 
 
 def latency_ns_in(contract: Contract, modes: int) -> int:
-    """Within what latency an event is promised in these modes, periodic or not; 0: within none."""
+    """Return the promised latency in these modes, periodic or not; 0: none is promised."""
     if contract.variable is not None and contract.variable.is_replay:
         return 0
     _, latency_us = min(_active(contract, modes), default=(0, 0))
@@ -105,7 +105,7 @@ def _active(contract: Contract, modes: int) -> list[tuple[int, int]]:
 
 
 def mode_numbers(modes: int) -> frozenset[int]:
-    """A mask as the numbers of its modes; the baseline is always among them."""
+    """Return the numbers of the modes in a mask; the baseline is always among them."""
     return frozenset(
         mode for mode in range(MODES_MAX) if mode == BASELINE_MODE or modes >> mode & 1
     )

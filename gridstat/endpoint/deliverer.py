@@ -1,8 +1,8 @@
-"""Takes events out of the receiver and hands them to subscriptions, in one thread of its own.
+"""Delivery of events from the receiver to subscriptions, in one thread of its own.
 
 The user's callbacks run here, so a slow one delays other deliveries but never the session with the
-cloud; what does not fit into the receiver's ring meanwhile is counted there. The same thread
-watches over what is due: events that have not come, and sets that are not complete.
+cloud; events that do not fit into the receiver's ring meanwhile are counted there. The same thread
+watches deadlines: events that have not come, and sets that are not complete.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from gridstat.endpoint.arrival_clock import Arrival, ArrivalClock
 from gridstat.endpoint.delivery import UNTIMELY_BITS
 from gridstat.endpoint.failure_reports import FailureReports
-from gridstat.endpoint.tap import TAPPED_EVENTS_MAX, Gathering
+from gridstat.endpoint.tap import TAPPED_EVENTS_MAX, TapBuffer
 from gridstat.model.status import OPTION_BYTES
 
 if TYPE_CHECKING:
@@ -36,48 +36,48 @@ if TYPE_CHECKING:
 
 BATCH_EVENTS_MAX: Final = 8_192
 TAPPED_PARTS: Final = 64
-"""After so many variables whoever taps the connection gets what has come meanwhile."""
+"""Variables after which the tap gets the events that have come meanwhile."""
 NS_PER_MS: Final = 1_000_000
 WAIT_MS_MAX: Final = 1_000
 NEVER_NS: Final = 2**64
 
 
 class Taker(Protocol):
-    """Somebody who takes a variable's events; `options` has one entry for each, or none at all."""
+    """Consumer of a variable's events; `options` has one entry for each event, or is empty."""
 
     def take(self, batch: Samples, options: list[bytes], arrival: Arrival) -> None:
-        """Events of one variable, in the order of their arrival."""
+        """Take events of one variable, in the order of their arrival."""
         ...
 
     def hold(self, row: Row, options: bytes) -> bool:
-        """An event that an edge router had kept; whether it is news."""
+        """Take an event that an edge router had cached; return whether it is new."""
         ...
 
     @property
     def next_due_ns(self) -> int | None:
-        """When something is due to it, if at all."""
+        """Next time at which `fire` must be called, or None."""
         ...
 
     def fire(self, arrival: Arrival) -> None:
-        """That time has come."""
+        """Act: the time `next_due_ns` has come."""
         ...
 
 
 class Timed(Protocol):
-    """Somebody who has something due at a time of the steady clock."""
+    """Object with work due at a time of the steady clock."""
 
     @property
     def next_due_ns(self) -> int | None:
-        """When, if at all."""
+        """Next time at which `fire` must be called, or None."""
         ...
 
     def fire(self, arrival: Arrival) -> None:
-        """That time has come."""
+        """Act: the time `next_due_ns` has come."""
         ...
 
 
 class Deliverer:
-    """Each event goes once to each taker of its variable; posted work runs between batches."""
+    """Passes each event once to each taker of its variable; runs posted work between batches."""
 
     def __init__(self, receiver: _ends.Receiver, clock: Clock) -> None:
         self._receiver = receiver
@@ -94,10 +94,10 @@ class Deliverer:
         os.set_blocking(self._wake_in, False)
         os.set_blocking(self._wake_out, False)
         self.caught_up_ns = clock.steady_ns()
-        """Whatever arrived before this instant of the steady clock has been handed out."""
+        """Events that arrived before this time of the steady clock have been delivered."""
         self.failures = FailureReports(clock.steady_ns)
-        self._gathering: Gathering | None = None
-        self._is_over = threading.Event()
+        self._tap_buffer: TapBuffer | None = None
+        self._is_ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gs-delivery", daemon=True)
 
     def start(self) -> None:
@@ -105,8 +105,8 @@ class Deliverer:
         self._thread.start()
 
     def close(self) -> None:
-        """Finish the batch in hand, and end the thread."""
-        self._is_over.set()
+        """Finish the present batch, and end the thread."""
+        self._is_ending.set()
         self._wake()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
@@ -118,12 +118,12 @@ class Deliverer:
             self.failures.end()
 
     def add(self, variable_id: int, taker: Taker) -> None:
-        """Hand this variable's events to one more taker."""
+        """Add a taker of this variable's events."""
         with self._lock:
             self._takers[variable_id] = (*self._takers.get(variable_id, ()), taker)
 
     def remove(self, variable_id: int, taker: Taker) -> bool:
-        """No longer; whether anybody else still takes the variable."""
+        """Remove a taker; return whether the variable has another one."""
         with self._lock:
             left = tuple(each for each in self._takers.get(variable_id, ()) if each is not taker)
             if left:
@@ -133,35 +133,35 @@ class Deliverer:
             return bool(left)
 
     def takers(self, variable_id: int) -> tuple[Taker, ...]:
-        """Who takes this variable's events."""
+        """Return the takers of this variable's events."""
         return self._takers.get(variable_id, ())
 
     def watch(self, timed: Timed) -> None:
-        """Look after what is due to it."""
+        """Call the object when it is due."""
         self._timed[timed] = None
 
     def unwatch(self, timed: Timed) -> None:
-        """No longer."""
+        """Stop calling the object."""
         self._timed.pop(timed, None)
 
     def tap(self, tap: Tap) -> None:
-        """Hand everything to one more, as it comes."""
-        gathering = Gathering(tap, self.deliver, self._clock.steady_ns, self.failures)
-        self.watch(gathering)
-        self._gathering = gathering
+        """Pass all events to a tap as well."""
+        tap_buffer = TapBuffer(tap, self.deliver, self._clock.steady_ns, self.failures)
+        self.watch(tap_buffer)
+        self._tap_buffer = tap_buffer
 
     def post(self, work: Callable[[], object]) -> None:
-        """Run something on the delivering thread, soon."""
+        """Run work on the delivering thread, soon."""
         self._posted.append(work)
         self._wake()
 
     def later(self, at_ns: int, work: Callable[[], object]) -> None:
-        """Run something on the delivering thread at a time of the steady clock."""
+        """Run work on the delivering thread at a time of the steady clock."""
 
         def begin() -> None:
             shot = _OneShot(at_ns, work, self)
             self.watch(shot)
-            self.stir(shot)
+            self.reschedule(shot)
 
         self.post(begin)
 
@@ -171,29 +171,30 @@ class Deliverer:
         poll = select.poll()
         poll.register(self._receiver.fileno(), select.POLLIN)
         poll.register(self._wake_out, select.POLLIN)
-        while not self._is_over.is_set():
+        while not self._is_ending.is_set():
             began_ns = self._clock.steady_ns()
             poll.poll(self._wait_ms())
             self._drain_wake()
             self.run_posted()
-            if self._is_over.is_set():
-                return  # It may have been a callback that closed the connection, receiver and all.
+            if self._is_ending.is_set():
+                return  # A callback may have closed the connection with its receiver.
             self.pass_on(began_ns)
 
     def pass_on(self, began_ns: int) -> None:
-        """Take one batch and hand it on; `began_ns` was before we waited for it.
+        """Take one batch and deliver it; `began_ns` was before the wait for it.
 
-        If that is all, we have caught up, but not up to now: after a pause of this process the
-        receiving thread comes to it only while we wait again.
+        A batch that is not full means that delivery has caught up with `began_ns`, not with now:
+        after a pause of this process the receiving thread reads its sockets only while this thread
+        waits again.
         """
-        gathering = self._gathering
-        if gathering is not None:
-            arrival, is_all = self._tap_batch(gathering)
+        tap_buffer = self._tap_buffer
+        if tap_buffer is not None:
+            arrival, is_all = self._tap_batch(tap_buffer)
             if is_all:
-                gathering.emptied_ns = began_ns
-            self.stir(gathering)
+                tap_buffer.emptied_ns = began_ns
+            self.reschedule(tap_buffer)
             self.fire_due(arrival)
-            self.caught_up_ns = gathering.caught_up_ns
+            self.caught_up_ns = tap_buffer.caught_up_ns
             return
         batch, options = self._receiver.read_with_options(BATCH_EVENTS_MAX, 0)
         arrival = self._observe()
@@ -203,18 +204,18 @@ class Deliverer:
         if len(batch) < BATCH_EVENTS_MAX:
             self.caught_up_ns = began_ns
 
-    def _tap_batch(self, gathering: Gathering) -> tuple[Arrival, bool]:
-        """One batch through the tap; when that was, and whether nothing is left."""
+    def _tap_batch(self, tap_buffer: TapBuffer) -> tuple[Arrival, bool]:
+        """Pass one batch through the tap; return its arrival, and whether no events are left."""
         batch, options = self._receiver.read_with_options(TAPPED_EVENTS_MAX, 0)
         arrival = self._observe()
         if len(batch):
-            gathering.add(batch, options, arrival)
+            tap_buffer.add(batch, options, arrival)
         return arrival, len(batch) < TAPPED_EVENTS_MAX
 
     def run_posted(self) -> None:
-        """Do what others have posted; it must not stop the deliveries, whatever it is."""
-        if self._posted and self._gathering is not None:
-            self._gathering.hand_out()  # What came under the old terms is judged by them.
+        """Run posted work; its failures never stop deliveries."""
+        if self._posted and self._tap_buffer is not None:
+            self._tap_buffer.hand_out()  # Events that came under the old terms are judged by them.
         while self._posted:
             work = self._posted.popleft()
             try:
@@ -224,24 +225,24 @@ class Deliverer:
                 self.failures.report(callback, "callback_failed")
 
     def deliver(self, batch: Samples, options: bytes, arrival: Arrival) -> None:
-        """Split a batch by variables and hand it out."""
+        """Split a batch by variables and deliver the parts."""
         arrival = self._settled(batch, arrival)
         for index, (part, its_options) in enumerate(_by_variable(batch, options), start=1):
-            if index % TAPPED_PARTS == 0 and self._gathering and not self._is_over.is_set():
-                self._tap_batch(self._gathering)
+            if index % TAPPED_PARTS == 0 and self._tap_buffer and not self._is_ending.is_set():
+                self._tap_batch(self._tap_buffer)
             for taker in self.takers(int(part[0]["variable_id"])):
                 try:
                     taker.take(part, its_options, arrival)
-                    self.stir(taker)
+                    self.reschedule(taker)
                 except Exception:
                     self.failures.report(taker, "taker_failed events=%d", len(part))
 
     def fire_due(self, arrival: Arrival) -> None:
-        """Let everybody act whose time has come."""
+        """Call all objects that are due."""
         while self._due and self._due[0][0] <= arrival.steady_ns:
             queued_ns, _, timed = heapq.heappop(self._due)
             if self._queued.get(timed) != queued_ns:
-                continue  # It has moved forward since.
+                continue  # A newer, earlier entry exists.
             del self._queued[timed]
             if timed not in self._timed:
                 continue
@@ -251,12 +252,12 @@ class Deliverer:
                     timed.fire(arrival)
                 except Exception:
                     self.failures.report(timed, "watch_failed")
-            self.stir(timed)
+            self.reschedule(timed)
 
-    def stir(self, timed: Timed) -> None:
-        """Something has come to it, so that something may now be due; on this thread only.
+    def reschedule(self, timed: Timed) -> None:
+        """Queue an object at its present due time; on this thread only.
 
-        One place in the queue is enough, the earliest: when that time comes it is asked again.
+        One queue entry is enough, the earliest: the due time is read again when it comes.
         """
         due_ns = timed.next_due_ns
         if due_ns is None or timed not in self._timed:
@@ -271,7 +272,7 @@ class Deliverer:
         return Arrival(steady_ns, wall_ns, self._arrivals.correction_ns)
 
     def _settled(self, batch: Samples, arrival: Arrival) -> Arrival:
-        """After a jump of the wall clock, let the first good event decide what to believe."""
+        """Settle the clock, after a jump of the wall clock, by the first event of good time."""
         if not arrival.correction_ns:
             return arrival
         good = batch[(batch["flags"] & UNTIMELY_BITS) == 0]
@@ -300,7 +301,7 @@ class Deliverer:
 
 
 class _OneShot:
-    """Work that is due once."""
+    """Work that runs once."""
 
     def __init__(self, at_ns: int, work: Callable[[], object], deliverer: Deliverer) -> None:
         self.next_due_ns: int | None = at_ns
@@ -314,7 +315,7 @@ class _OneShot:
 
 
 def _by_variable(batch: Samples, options: bytes) -> list[tuple[Samples, list[bytes]]]:
-    """The batch cut by variables, each part in the order of arrival, with its options."""
+    """Return the batch split by variables, each part in the order of arrival, with its options."""
     ids = batch["variable_id"]
     if len(batch) == 1 or (ids == ids[0]).all():
         orders = [np.arange(len(batch))]

@@ -1,4 +1,4 @@
-"""A status event as a subscriber meets it: its value, its times, and how far to trust them."""
+"""A status event as a subscriber gets it: its value, its times, and their quality."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NS_PER_US: Final = 1_000
 TIME_QUALITY_BITS: Final = 0b11
 UNTIMELY_BITS: Final = TIME_QUALITY_BITS | int(EventFlag.REPLAYED)
-"""The stamp of such an event says nothing about the present."""
+"""Flags of an event whose stamp says nothing about the present."""
 FLAG_BITS: Final = 0b111100
 
 Row: TypeAlias = tuple[int, int, int, int, int, int, int]
@@ -64,7 +64,7 @@ class Delivery(NamedTuple):
         return short_repr(self, self.name or "?", *self.facts())
 
     def facts(self) -> tuple[str, ...]:
-        """What is worth saying of it on one line."""
+        """Return the facts that a one-line text shows."""
         shown = f"value {reprlib.repr(self.value)}"
         if self.is_extrapolated:
             return shown, "extrapolated", f"due at {self.created_ns}"
@@ -75,16 +75,16 @@ class Delivery(NamedTuple):
 
     @property
     def latency_us(self) -> float:
-        """From its stamp to its arrival; meaningful when the time quality is good."""
+        """Latency from stamp to arrival; meaningful when the time quality is good."""
         return (self.received_ns - self.created_ns) / NS_PER_US
 
     @property
     def is_cached(self) -> bool:
-        """Whether an edge router had kept it for a new subscriber; it is not live."""
+        """True if an edge router had cached it for a new subscriber; it is not live."""
         return EventFlag.CACHED in self.flags
 
     def copy(self) -> Delivery:
-        """A copy that shares nothing that could change: `delivery.copy()`."""
+        """Return a copy that shares no mutable part: `delivery.copy()`."""
         value = dict(self.value) if isinstance(self.value, Mapping) else self.value
         return self._replace(value=value, derived=dict(self.derived))
 
@@ -100,13 +100,13 @@ class EventDecoder:
         self._made: ValueCodec | None = None
 
     def _codec(self) -> ValueCodec:
-        """Made where it is needed: plain numbers never need one, and there may be many of them."""
+        """Return the codec, made at first use: plain numbers never need one."""
         if self._made is None:
             self._made = ValueCodec(self._variable)
         return self._made
 
     def delivery(self, row: Row, options: bytes, derived: frozenset[str]) -> Delivery:
-        """The delivery of a sample; `derived` names the derived values that somebody wants.
+        """Return the delivery of a sample; `derived` names the requested derived values.
 
         Raises `MalformedOption` where the event does not have the registered layout.
         """

@@ -1,4 +1,4 @@
-"""Where an edge router listens, as people write it: `c1/e0@192.0.2.7:7101`."""
+"""Address of an edge router, as people write it: `c1/e0@192.0.2.7:7101`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class EdgeAddress:
 
     @property
     def identity(self) -> Identity:
-        """Whom to expect there."""
+        """Identity that the router must prove."""
         return Identity(Role.ROUTER, self.name)
 
 
 def parse_edge(text: str) -> EdgeAddress:
-    """`name@host:port`; an IPv6 address stands in brackets: `c1/e0@[::1]:7101`."""
-    name, at, place = text.partition("@")
+    """Parse `name@host:port`; an IPv6 address stands in brackets: `c1/e0@[::1]:7101`."""
+    name, at, address = text.partition("@")
     try:
         if not at:
-            raise LayoutError(f"{text!r} says no address")
-        host, port = parse_address(place)
+            raise LayoutError(f"{text!r} has no address")
+        host, port = parse_address(address)
         return EdgeAddress(check_name(name), host, port)
     except LayoutError as problem:
         raise Misuse(
@@ -41,7 +41,7 @@ def parse_edge(text: str) -> EdgeAddress:
 
 
 def local_host_toward(edge: EdgeAddress) -> str:
-    """The address of this machine from which that edge is reached; nothing is sent."""
+    """Return the address of this machine from which that edge is reached; nothing is sent."""
     try:
         found = socket.getaddrinfo(edge.host, edge.port, type=socket.SOCK_DGRAM)
         family, kind, protocol, _, address = found[0]
@@ -50,6 +50,6 @@ def local_host_toward(edge: EdgeAddress) -> str:
             return str(probe.getsockname()[0])
     except OSError as problem:
         raise LinkDown(
-            f"there is no way to {edge.name} at {edge.host}: {problem.strerror or problem}",
+            f"there is no route to {edge.name} at {edge.host}: {problem.strerror or problem}",
             hint="check the address and this machine's routes",
         ) from problem

@@ -1,8 +1,24 @@
-"""The end-point's side of the command plane: attach, ask, hear, and come back after losses.
+"""The end-point's side of the command protocol, as a pure state machine: events in, instructions
+out.
 
-Pure: events in, instructions out (`session_words.py`). Requests go to any attached edge router
-and are repeated until answered (`requests.py`); what the cloud forgot is registered again
-(`registrations.py`). `connection.py` runs it with sockets, the simulator in virtual time.
+States of each edge: down, up (a session exists), attaching (`attach` is in flight), attached.
+Requests go to any attached edge. A request is waiting, in flight, or abandoned
+(`request_table.py`).
+
+Messages sent: `Submit`, with a signed command and a growing request number. Messages received:
+`Answer` with the outcomes of a request, and `Notify` with a notice of the cloud.
+
+Timeout: an unanswered request is sent again, to the next attached edge, after a pause that doubles
+with every try. At its deadline the application gets `Unanswered`; the request stays in flight,
+abandoned, and a late grant is undone. Only the first attachment goes alone for a while: its answer
+says whether the cloud still knows older registrations.
+
+Loss of an edge: its requests are sent through another edge. Restart of an edge or of the broker:
+the broker recognises a repeated request by its number. A cloud that does not know the end-point any
+more (`known_since` is newer) gets all registrations again (`registrations.py`), and refused ones
+again later. Restart of the end-point: a new incarnation with larger request numbers.
+
+`session_thread.py` runs the machine with sockets, the simulator in virtual time.
 """
 
 from __future__ import annotations
@@ -14,16 +30,16 @@ from gridstat.endpoint.registrations import Registrations
 from gridstat.endpoint.request_table import Purpose, Request, RequestTable, give_back
 from gridstat.endpoint.session_events import (
     Answered,
-    Ask,
     AttachRefused,
     CopiesReported,
     EdgeAttached,
     EdgeLost,
-    Patience,
+    NoticeReceived,
     RegistrationsLost,
+    Requested,
     SessionEvent,
     SessionInstruction,
-    Told,
+    SessionTimeouts,
 )
 from gridstat.model.errors import LimitReached, MalformedFrame, NotAttached
 from gridstat.net.command.endpoint_messages import (
@@ -55,13 +71,13 @@ if TYPE_CHECKING:
 
 TICK: Final = "session/tick"
 TICK_NS: Final = 100_000_000
-"""Repetitions and deadlines are looked after so often, while there are any."""
+"""Interval at which repetitions and deadlines are checked, while there are any."""
 REPEATS_MAX: Final = 3
 
 
 @dataclass(slots=True)
 class _Edge:
-    """One edge router as this machine sees it; `attach` is the request that is on its way."""
+    """One edge router as this machine sees it; `attach` is the attach request in flight."""
 
     name: str
     instance: str = ""
@@ -75,20 +91,20 @@ class _Edge:
 
 
 class EndPointSession:
-    """Attached to as many of its edges as can be reached; every request is answered exactly once,
-    by the cloud or by its deadline."""
+    """Keeps the end-point attached to as many of its edges as can be reached; every request is
+    answered exactly once, by the cloud or by its deadline."""
 
     def __init__(
         self,
         endpoint: EndPoint,
         sign: Callable[[bytes], bytes],
         jitter: Callable[[], float],
-        patience: Patience | None = None,
+        timeouts: SessionTimeouts | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._sign = sign
         self._jitter = jitter
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or SessionTimeouts()
         self._edges = {f"router/{name}": _Edge(name) for name in endpoint.edges}
         self._requests = RequestTable(endpoint.first_request_id)
         self._registrations = Registrations()
@@ -100,34 +116,35 @@ class EndPointSession:
 
     @property
     def attached_edges(self) -> tuple[str, ...]:
-        """The edges that take requests now, the preferred one first."""
+        """Edges that accept requests now, the preferred one first."""
         return tuple(edge.name for edge in self._edges.values() if edge.is_attached)
 
     def handle(self, event: SessionEvent, now_ns: int) -> list[SessionInstruction]:
-        """What to do about an event: `session.handle(Connected(peer, hello), now_ns)`."""
+        """Return the instructions for an event: `session.handle(Connected(peer, hello),
+        now_ns)`."""
         match event:
             case Connected():
-                said = self._connected(event, now_ns)
+                instructions = self._connected(event, now_ns)
             case Disconnected(peer=peer):
-                said = self._disconnected(peer, now_ns)
+                instructions = self._disconnected(peer, now_ns)
             case Received(peer=peer, message=message):
-                said = self._received(peer, message, now_ns)
+                instructions = self._received(peer, message, now_ns)
             case TimerFired(name=name):
-                said = self._ticked(now_ns) if name == TICK else []
-            case Ask():
-                said = self._asked(event, now_ns)
+                instructions = self._ticked(now_ns) if name == TICK else []
+            case Requested():
+                instructions = self._requested(event, now_ns)
             case _:
                 assert_never(event)
-        return [*said, *self._keep_ticking()]
+        return [*instructions, *self._keep_ticking()]
 
-    # Sessions come and go.
+    # Sessions.
 
     def _connected(self, event: Connected, now_ns: int) -> list[SessionInstruction]:
         edge = self._edges.get(event.peer)
         if edge is None:
             return []
         if edge.attach is not None and edge.instance != event.hello.instance:
-            edge.attach = None  # An answer that another process got would name wrong ports.
+            edge.attach = None  # The answer to another process would name wrong ports.
         edge.instance = event.hello.instance
         edge.is_up = True
         return self._attach(now_ns)
@@ -143,27 +160,27 @@ class EndPointSession:
         for request in self._requests.in_flight():
             if request.sent_to == edge.name:
                 self._requests.lose(request)
-        said: list[SessionInstruction] = [EdgeLost(edge.name)] if was_attached else []
-        return [*said, *self._attach(now_ns), *self._flush(now_ns)]
+        instructions: list[SessionInstruction] = [EdgeLost(edge.name)] if was_attached else []
+        return [*instructions, *self._attach(now_ns), *self._flush(now_ns)]
 
     def _attach(self, now_ns: int) -> list[SessionInstruction]:
-        """Ask at every edge that is up; at one alone until the cloud has said what it knows of us,
-        for an old request must not reach the broker behind a newer one."""
-        said: list[SessionInstruction] = []
+        """Attach to every edge that is up; to one alone until the cloud has answered once, because
+        an old request must not reach the broker after a newer one."""
+        instructions: list[SessionInstruction] = []
         for edge in self._edges.values():
             if not edge.is_up or edge.is_attached:
                 continue
             if edge.attach is None:
-                if not self._was_attached and self._is_led(now_ns):
+                if not self._was_attached and self._is_first_attach_pending(now_ns):
                     continue
                 edge.attach = self._new_attach(edge, now_ns)
-                said.append(self._submit(edge.attach, edge, now_ns))
+                instructions.append(self._submit(edge.attach, edge, now_ns))
             elif edge.attach.sent_to != edge.name:
-                said.append(self._submit(edge.attach, edge, now_ns))
-        return said
+                instructions.append(self._submit(edge.attach, edge, now_ns))
+        return instructions
 
-    def _is_led(self, now_ns: int) -> bool:
-        """Whether another edge's attachment is still young enough to wait for."""
+    def _is_first_attach_pending(self, now_ns: int) -> bool:
+        """Return whether another edge's attachment is recent enough to wait for."""
         return any(
             edge.is_up
             and edge.attach is not None
@@ -184,25 +201,26 @@ class EndPointSession:
             urgent_port=endpoint.urgent_port,
             datagram_versions=endpoint.datagram_versions,
         )
-        lead_ns = now_ns + self._patience.attach_lead_ns
-        request = Request(command, Purpose.ASKED, deadline_ns=lead_ns)
+        alone_until_ns = now_ns + self._timeouts.attach_lead_ns
+        request = Request(command, Purpose.REQUESTED, deadline_ns=alone_until_ns)
         request.request_id = self._requests.next_id()
         return request
 
     # Requests and their answers.
 
-    def _asked(self, ask: Ask, now_ns: int) -> list[SessionInstruction]:
+    def _requested(self, request: Requested, now_ns: int) -> list[SessionInstruction]:
         if not self._requests.has_room:
             reason = f"{len(self._requests):,} requests wait for an answer already"
             full = RefusedOutcome(code=LimitReached.code, reason=reason)
-            return [Answered(ask.token, (full,))]
-        self._registrations.asked(ask.command)
-        deadline_ns = now_ns + ask.within_ns
-        self._requests.add(Request(ask.command, Purpose.ASKED, ask.token, deadline_ns))
+            return [Answered(request.token, (full,))]
+        self._registrations.requested(request.command)
+        deadline_ns = now_ns + request.within_ns
+        self._requests.add(Request(request.command, Purpose.REQUESTED, request.token, deadline_ns))
         return self._flush(now_ns)
 
     def _flush(self, now_ns: int) -> list[SessionInstruction]:
-        """Send what is not on its way: first what lost its edge, then what has waited."""
+        """Send requests that are not in flight: first those that lost their edge, then waiting
+        ones."""
         attached = [edge for edge in self._edges.values() if edge.is_attached]
         if not attached:
             return []
@@ -214,8 +232,8 @@ class EndPointSession:
     def _submit(self, request: Request, edge: _Edge, now_ns: int) -> Send:
         if not request.body:
             request.body = encode_body(request.command)
-            words = signed_bytes(self._endpoint.name, request.request_id, request.body)
-            request.signature = self._sign(words)
+            signed = signed_bytes(self._endpoint.name, request.request_id, request.body)
+            request.signature = self._sign(signed)
         request.sent_to = edge.name
         request.retry_at_ns = now_ns + self._pause_ns(request.tries)
         request.tries += 1
@@ -225,9 +243,10 @@ class EndPointSession:
         return Send(edge.peer, message)
 
     def _pause_ns(self, tries: int) -> int:
-        """Doubled with every try, spread by a quarter, so that a crowd does not come at once."""
-        doubled_ns = self._patience.retry_first_ns << min(tries, 16)
-        pause_ns = min(doubled_ns, self._patience.retry_last_ns)
+        """Return the pause before a retry: doubled with every try, spread by a quarter, so that
+        many end-points do not retry at once."""
+        doubled_ns = self._timeouts.retry_first_ns << min(tries, 16)
+        pause_ns = min(doubled_ns, self._timeouts.retry_last_ns)
         return int(pause_ns * (0.75 + 0.5 * self._jitter()))
 
     def _received(self, peer: str, message: Message, now_ns: int) -> list[SessionInstruction]:
@@ -244,10 +263,10 @@ class EndPointSession:
                     return [_note("notice_malformed", edge, problem)]
                 if notice is None:
                     return []
-                self._registrations.told(notice)
-                return [Told(notice, newest)]
+                self._registrations.notice_received(notice)
+                return [NoticeReceived(notice, newest)]
             case _:
-                return []  # Hello, Ping and Bye are the driver's.
+                return []  # The driver handles Hello, Ping and Bye.
 
     def _answer(self, edge: _Edge, answer: Answer, now_ns: int) -> list[SessionInstruction]:
         try:
@@ -258,28 +277,30 @@ class EndPointSession:
             return self._attach_answered(edge, outcomes, now_ns)
         request = self._requests.answered(answer.request_id, outcomes)
         if request is None:
-            # Repeated, since we had asked twice; but never keep what nobody here knows of.
+            # A repeated answer to a repeated request; a grant of an unknown contract is undone.
             self._undo(self._registrations.unknown(outcomes))
             return self._flush(now_ns)
         if self._is_forgotten(request, outcomes):
             return self._forgotten(request, now_ns)
-        said = self._done(request, outcomes, answer.newest)
+        instructions = self._done(request, outcomes, answer.newest)
         if answer.copies:
-            said.insert(0, CopiesReported(edge.name, answer.copies))
-        return [*said, *self._flush(now_ns)]
+            instructions.insert(0, CopiesReported(edge.name, answer.copies))
+        return [*instructions, *self._flush(now_ns)]
 
     def _done(
         self, request: Request, outcomes: tuple[Outcome, ...], newest: tuple[bytes, ...]
     ) -> list[SessionInstruction]:
         match request.purpose:
-            case Purpose.ASKED:
+            case Purpose.REQUESTED:
                 self._registrations.answered(request.command, outcomes)
                 return [Answered(request.token, outcomes, newest)]
             case Purpose.RESTORING:
                 self._restoring -= 1
-                said, unwanted = self._registrations.restored(request.command, outcomes, newest)
+                instructions, unwanted = self._registrations.restored(
+                    request.command, outcomes, newest
+                )
                 self._undo(unwanted)
-                return [*said]
+                return [*instructions]
             case Purpose.ABANDONED:
                 changed = self._registrations.changed(request.command, outcomes)
                 self._undo([] if changed else outcomes)
@@ -290,11 +311,11 @@ class EndPointSession:
                 assert_never(request.purpose)
 
     def _undo(self, outcomes: Sequence[Outcome]) -> None:
-        """Give back what was granted after the application had stopped waiting for it."""
+        """Undo what was granted after the application had stopped waiting for it."""
         for command in give_back(outcomes):
             self._requests.add(Request(command, Purpose.UNDOING))
 
-    # Attachment and what the cloud remembers.
+    # Attachment and registrations.
 
     def _attach_answered(
         self, edge: _Edge, outcomes: tuple[Outcome, ...], now_ns: int
@@ -302,7 +323,7 @@ class EndPointSession:
         outcome = outcomes[0] if outcomes else None
         assert edge.attach is not None
         if isinstance(outcome, RefusedOutcome):
-            # Another number, or the broker would only repeat itself; not before the pause is over.
+            # A new number, or the broker would repeat its refusal; sent after the pause.
             tries = edge.attach.tries
             edge.attach = self._new_attach(edge, now_ns)
             edge.attach.sent_to, edge.attach.tries = edge.name, tries
@@ -315,20 +336,21 @@ class EndPointSession:
         has_lost = self._registrations.attached(outcome, is_alone=is_alone) and self._was_attached
         edge.attach = None
         edge.is_attached = self._was_attached = True
-        said: list[SessionInstruction] = [EdgeAttached(edge.name, outcome)]
+        instructions: list[SessionInstruction] = [EdgeAttached(edge.name, outcome)]
         if has_lost:
-            # First: from the attachment on, what is sent would be taken for registered.
-            said.insert(0, RegistrationsLost(outcome.code))
-            said.append(Note("registrations_lost", (("edge", edge.name),)))
+            # Before `EdgeAttached`: after it, publications would count as registered.
+            instructions.insert(0, RegistrationsLost(outcome.code))
+            instructions.append(Note("registrations_lost", (("edge", edge.name),)))
             self._registrations.forget_all()
             self._restore_tries, self._restore_at_ns = 0, now_ns
             self._restore(now_ns)
-        return [*said, *self._attach(now_ns), *self._flush(now_ns)]
+        return [*instructions, *self._attach(now_ns), *self._flush(now_ns)]
 
     def _is_forgotten(self, request: Request, outcomes: tuple[Outcome, ...]) -> bool:
-        """Whether the broker says that it does not know us; not believed for ever."""
+        """Return whether the broker does not know the end-point; accepted only a few times for a
+        request."""
         return (
-            request.purpose in (Purpose.ASKED, Purpose.RESTORING)
+            request.purpose in (Purpose.REQUESTED, Purpose.RESTORING)
             and request.repeats < REPEATS_MAX
             and not self._registrations.is_leaving
             and any(
@@ -338,17 +360,19 @@ class EndPointSession:
         )
 
     def _forgotten(self, request: Request, now_ns: int) -> list[SessionInstruction]:
-        """The broker does not know us although the edge does: attach anew, then ask again."""
+        """Attach again and repeat the request: the broker does not know the end-point although the
+        edge does."""
         self._requests.repeat(request)
-        said: list[SessionInstruction] = []
+        instructions: list[SessionInstruction] = []
         for edge in self._edges.values():
             if edge.is_attached:
                 edge.is_attached = False
-                said.append(EdgeLost(edge.name))
-        return [*said, *self._attach(now_ns)]
+                instructions.append(EdgeLost(edge.name))
+        return [*instructions, *self._attach(now_ns)]
 
     def _restore(self, now_ns: int) -> None:
-        """Ask for all that is lost, once at a time; what is refused is asked again later."""
+        """Request all lost registrations, one round at a time; refused ones are requested again
+        later."""
         if self._restore_at_ns is None or now_ns < self._restore_at_ns or self._restoring:
             return
         self._restore_at_ns = None
@@ -356,15 +380,15 @@ class EndPointSession:
             self._requests.add(Request(command, Purpose.RESTORING))
             self._restoring += 1
 
-    # Time passes.
+    # Timers.
 
     def _ticked(self, now_ns: int) -> list[SessionInstruction]:
         self._is_ticking = False
-        said: list[SessionInstruction] = []
+        instructions: list[SessionInstruction] = []
         for request in self._requests.overdue(now_ns):
-            if request.purpose is Purpose.ASKED:
+            if request.purpose is Purpose.REQUESTED:
                 request.purpose = Purpose.ABANDONED
-                said.append(request.last_word())
+                instructions.append(request.timeout_output())
         attaching = [edge.attach for edge in self._edges.values() if edge.attach is not None]
         for request in (*attaching, *self._requests.in_flight()):
             if request.retry_at_ns is not None and now_ns >= request.retry_at_ns:
@@ -374,7 +398,7 @@ class EndPointSession:
                 self._restore_at_ns = now_ns + self._pause_ns(self._restore_tries)
                 self._restore_tries += 1
             self._restore(now_ns)
-        return [*said, *self._attach(now_ns), *self._flush(now_ns)]
+        return [*instructions, *self._attach(now_ns), *self._flush(now_ns)]
 
     def _keep_ticking(self) -> list[SessionInstruction]:
         if self._is_ticking:
@@ -390,5 +414,5 @@ class EndPointSession:
         return [SetTimer(TICK, TICK_NS)]
 
 
-def _note(word: str, edge: _Edge, problem: Exception) -> Note:
-    return Note(word, (("edge", edge.name), ("problem", str(problem.args[0]))))
+def _note(name: str, edge: _Edge, problem: Exception) -> Note:
+    return Note(name, (("edge", edge.name), ("problem", str(problem.args[0]))))

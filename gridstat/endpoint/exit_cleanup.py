@@ -1,7 +1,8 @@
-"""Connections that the application does not close: they leave the cloud all the same.
+"""Clean-up of connections that the application does not close.
 
-When the program ends they say Bye. One that was forgotten with nothing left of it is closed at
-once; as long as it has publications or subscriptions, somebody may hold these, so it goes on.
+At the end of the program they say Bye. A connection without references and with nothing in use is
+closed at once; while it has publications or subscriptions, the application may hold these, so it
+goes on.
 """
 
 from __future__ import annotations
@@ -20,60 +21,60 @@ log = logging.getLogger(__name__)
 
 
 class Link(Protocol):
-    """What runs behind a connection; it is alive as long as its threads are."""
+    """The parts behind a connection; alive as long as its threads are."""
 
     name: str
 
     @property
     def is_over(self) -> bool:
-        """Whether it is closed."""
+        """True if it is closed."""
         ...
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing of it can be held by the application."""
+        """True if the application can hold nothing of it."""
         ...
 
     def close(self) -> None:
-        """Leave the cloud; once more after an interrupt finishes the work."""
+        """Detach from the cloud; a second call after an interrupt finishes the work."""
         ...
 
 
 _open: Final[WeakSet[Link]] = weakref.WeakSet()
 
 
-def promise(connection: object, link: Link) -> finalize[[Link], object]:
-    """Whatever becomes of the connection, its link will be closed."""
+def close_at_exit(connection: object, link: Link) -> finalize[[Link], object]:
+    """Close the link at the latest when the program ends, or the connection is freed unused."""
     _open.add(link)
     finalizer = weakref.finalize(connection, _forgotten, link)
-    finalizer.atexit = False  # At the end nothing is held by anybody; see `leave_all`.
+    finalizer.atexit = False  # `close_all` closes what is left at exit.
     return finalizer
 
 
 def is_used_here(name: str) -> bool:
-    """Whether this process has a connection of this name."""
+    """Return whether this process has a connection of this name."""
     return any(link.name == name and not link.is_over for link in tuple(_open))
 
 
-def leave_all() -> None:
-    """The program ends."""
+def close_all() -> None:
+    """Close all connections; the program ends."""
     for link in tuple(_open):
-        _leave(link)
+        _close(link)
 
 
 def _forgotten(link: Link) -> None:
-    # On whichever thread the last reference went, perhaps the session's own: it must not wait.
+    # Any thread may drop the last reference, also the session's own: this must not block.
     if link.is_unused and not link.is_over:
-        threading.Thread(target=_leave, args=(link,), name="gs-farewell", daemon=True).start()
+        threading.Thread(target=_close, args=(link,), name="gs-close", daemon=True).start()
 
 
-def _leave(link: Link) -> None:
+def _close(link: Link) -> None:
     try:
         link.close()
     except Exception:
         log.exception("not_left name=%s", link.name)
 
 
-atexit.register(leave_all)
+atexit.register(close_all)
 # A forked child has the connections of its parent without their threads.
 os.register_at_fork(after_in_child=_open.clear)

@@ -1,6 +1,7 @@
-"""Reports of callbacks that raise: each callback at most once a second, with what was left out.
+"""Log reports of callbacks that raise: each callback at most once a second, with a count of the
+omitted ones.
 
-A callback that fails does so with every event, a thousand times a second; a log full of the same
+A failing callback usually fails with every event, a thousand times a second; a log full of the same
 traceback would hide everything else, and take more time than the deliveries.
 """
 
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 
 PAUSE_NS: Final = 1_000_000_000
 CALLBACKS_MAX: Final = 1_024
-"""Callbacks that are kept in mind; the one that began to fail first is forgotten first."""
+"""Callbacks that are remembered; the one that began to fail first is forgotten first."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Failing:
-    """When a callback was last reported, and how many reports were left out since."""
+    """Time of a callback's last report, and the number of reports omitted since."""
 
     reported_ns: int
     suppressed: int = 0
@@ -52,7 +53,7 @@ class FailureReports:
             failing.reported_ns, failing.suppressed = now_ns, 0
 
     def end(self) -> None:
-        """Say how many reports were left out and never mentioned; nothing more fails."""
+        """Log how many reports were omitted; no more failures come."""
         suppressed = sum(each.suppressed for each in self._failing.values())
         self._failing.clear()
         if suppressed:

@@ -1,7 +1,7 @@
-"""Everything that floods at our edges, whatever it is of: for observers that log and watch.
+"""Subscription to all events that are flooded at our edges, for observers that log and watch.
 
-No contract stands behind it: what floods in the scope of some broker is heard while somebody floods
-it, and nothing else. It has a receiver of its own, so contracts are counted as ever.
+There is no contract: an event is received while some broker floods its variable in our scope. The
+subscription has a receiver of its own, so the counts of contracts do not change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 READ_S: Final = 0.1
 ASK_AGAIN_S: Final = 2.0
-"""How often it is asked what floods; at once after an event of something else."""
+"""Interval of requests for the flooded variables; one is sent at once after an unknown event."""
 OPTION_BYTES: Final = 1 << 20
 TIME_QUALITY_BITS: Final = 0b11
 FLAG_BITS: Final = 0b111100
@@ -58,7 +58,7 @@ class FloodedEvent(NamedTuple):
 
 @checked_calls()
 class FloodedSubscription:
-    """Hears every flooded event once, from `grid.subscribe_flooded` on until `unsubscribe`.
+    """Receives every flooded event once, from `grid.subscribe_flooded` until `unsubscribe`.
 
         with grid.subscribe_flooded(on_event=print) as flooded:
             time.sleep(10)
@@ -70,13 +70,13 @@ class FloodedSubscription:
 
     def __init__(
         self,
-        asker: RequestClient,
+        client: RequestClient,
         host: str,
         on_event: Callable[[FloodedEvent], object] | None = None,
     ) -> None:
         self.newest: dict[str, FloodedEvent] = {}
         self.heard = 0
-        self._asker = asker
+        self._client = client
         self._on_event = on_event
         self._failures = FailureReports()
         self._receiver = Receiver(host=host, option_bytes=OPTION_BYTES)
@@ -106,27 +106,27 @@ class FloodedSubscription:
 
     @property
     def variables(self) -> tuple[StatusVariable, ...]:
-        """What floods now, as far as is known: `flooded.variables`."""
+        """Variables that are flooded now, as far as is known: `flooded.variables`."""
         found = [variable for variable, _ in tuple(self._known.values())]
         return tuple(sorted(found, key=lambda variable: variable.name))
 
     def unsubscribe(self) -> None:
-        """Hear no more of it: `flooded.unsubscribe()`; may be repeated, also in `on_event`."""
+        """End the subscription: `flooded.unsubscribe()`; may be repeated, also in `on_event`."""
         if self._is_ending.is_set():
             return
-        self._stop_asking()  # Or the cloud might be asked anew after it was told of the end.
+        self._stop_asking()  # No request may follow the one that ends the subscription.
         try:
-            self._asker.ask(ListenToFloods(), found_in).result()
+            self._client.ask(ListenToFloods(), found_in).result()
         finally:
             self.end()
 
     @property
     def is_over(self) -> bool:
-        """Whether it was ended here, and the cloud has been told or is out of reach."""
+        """True if it was ended here, and the cloud has been notified or is out of reach."""
         return self._is_over.is_set()
 
     def end(self) -> None:
-        """Give the ports back, without a word to the cloud; called by the connection."""
+        """Close the ports without a message to the cloud; called by the connection."""
         self._stop_asking()
         self._receiver.close()
         self._is_over.set()
@@ -137,7 +137,8 @@ class FloodedSubscription:
             self._thread.join()
 
     def _run(self) -> None:
-        """Hand out what comes, and ask from time to time what floods; that waits for no answer."""
+        """Deliver events, and request the flooded variables from time to time, without blocking on
+        the answer."""
         asked_s = time.monotonic()
         asked: Future[FoundOutcome] | None = None
         while self._hand_out():
@@ -150,13 +151,13 @@ class FloodedSubscription:
                 elif asked is None and is_due:
                     self._unknown, asked_s = unknown, time.monotonic()
                     asked = self._ask()
-            except GridStatError as error:  # The cloud is away: what is known still floods.
+            except GridStatError as error:  # The cloud is unreachable; known variables still flood.
                 log.warning("flooded_unknown reason=%r", str(error))
         if asked is not None:
             asked.cancel()
 
     def _hand_out(self) -> bool:
-        """Whether to go on: a callback may end this, and then nothing of ours is left to read."""
+        """Deliver waiting events; return False if a callback has ended the subscription."""
         if self._is_ending.is_set():
             return False
         for sample, payload in self._receiver.read_records(timeout_s=READ_S):
@@ -168,7 +169,7 @@ class FloodedSubscription:
     def _ask(self) -> Future[FoundOutcome]:
         data_port, urgent_port = self._receiver.ports
         command = ListenToFloods(data_port=data_port, urgent_port=urgent_port)
-        return self._asker.ask(command, found_in)
+        return self._client.ask(command, found_in)
 
     def _learn(self, variables: Iterable[StatusVariable]) -> None:
         found = {each.variable_id: each for each in variables}
@@ -183,7 +184,7 @@ class FloodedSubscription:
     def _take(self, sample: Sample, payload: bytes) -> None:
         known = self._known.get(sample.variable_id)
         if known is None:
-            return  # It ceased to flood while this waited.
+            return  # The variable stopped flooding meanwhile.
         variable, codec = known
         try:
             reading = codec.decode(payload)

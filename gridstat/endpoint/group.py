@@ -8,9 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, overload
 
 from gridstat.endpoint.group_sets import GroupTerms
-from gridstat.endpoint.options import QosOptions, check_callback, qos, qos_from
-from gridstat.endpoint.subscription_dispatch import Interests
-from gridstat.endpoint.subscription_registry import Order
+from gridstat.endpoint.options import (
+    EventHandlers,
+    QosOptions,
+    SubscriptionSpec,
+    check_callback,
+    qos,
+    qos_from,
+)
 from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse, NoSuchVariable
 from gridstat.model.group_law import Member
@@ -32,45 +37,49 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 NS_PER_US: Final = 1_000
-HOW_OFTEN: Final = frozenset(
+INTERVAL_OPTIONS: Final = frozenset(
     {"rate", "interval", "every", "rate_worst", "interval_worst", "every_worst"}
 )
 
 
 class GroupKeeper(Protocol):
-    """Who keeps groups for the application."""
+    """Owner of groups: the connection."""
 
     def find(self, pattern: str) -> list[StatusVariable]:
-        """The published variables of a name."""
+        """Return the published variables of a name."""
         ...
 
-    def subscribe_orders(self, orders: Sequence[Order]) -> list[Subscription | GridStatError]:
-        """Contracts for the members."""
+    def subscribe_specs(
+        self, specs: Sequence[SubscriptionSpec]
+    ) -> list[Subscription | GridStatError]:
+        """Request contracts for the members."""
         ...
 
     def forget_group(self, name: str) -> None:
-        """The name is free again."""
+        """Free the name of a group."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """What all members are asked for in each mode; `modes` tells the mask of the active ones."""
+    """Quality requested for all members in each mode; `modes` returns the mask of the active
+    ones."""
 
     qos: ModalQos
     modes: Callable[[], int]
 
-    def of_member(self, wishes: QosOptions) -> ModalQos:
-        """With what this one shall have beyond that."""
+    def of_member(self, options: QosOptions) -> ModalQos:
+        """Return the quality of a member with its own options."""
         return ModalQos(
-            {mode: _with_wishes(asked, wishes) for mode, asked in self.qos.modes.items()}
+            {mode: _with_options(asked, options) for mode, asked in self.qos.modes.items()}
         )
 
 
 def group_qos(
     interval: Period | None, latency_ms: float | None, modes: Mapping[int, QosRequest] | None
 ) -> ModalQos:
-    """What a group asks in each mode: the same in all of them, or as `modes` says."""
+    """Return the quality that a group requests in each mode: the same in all, or as `modes`
+    says."""
     if modes is not None:
         if interval is not None or latency_ms is not None:
             raise Misuse("say either modes, or interval and latency_ms")
@@ -81,7 +90,8 @@ def group_qos(
 
 
 def group_terms(asked: ModalQos) -> dict[int, GroupTerms]:
-    """How a group's sets come in each mode; raises unless each mode says how often."""
+    """Return the interval and latency of a group's sets in each mode; raise unless each mode has
+    one interval."""
     for mode, wanted in asked.modes.items():
         if wanted.interval is None or wanted.interval_worst or wanted.every_worst:
             raise Misuse(
@@ -114,12 +124,12 @@ class Group:
         deliverer: Deliverer,
         name: str,
         sets: GroupSets,
-        wishes: GroupOptions,
+        options: GroupOptions,
     ) -> None:
         self._keeper = keeper
         self._deliverer = deliverer
         self._sets = sets
-        self._wishes = wishes
+        self._options = options
         self._members: dict[str, Subscription] = {}
         self._callbacks: tuple[Callable[[GroupSet], object], ...] = ()
         self._lock = threading.Lock()
@@ -134,7 +144,7 @@ class Group:
 
     @property
     def interval(self) -> Period:
-        """How often there is a set: `angles.interval`."""
+        """Interval of the sets: `angles.interval`."""
         return self._sets.interval
 
     @property
@@ -144,12 +154,12 @@ class Group:
 
     @property
     def completed(self) -> int:
-        """How many sets have been complete: `angles.completed`."""
+        """Number of complete sets: `angles.completed`."""
         return self._sets.completed
 
     @property
     def incomplete(self) -> int:
-        """How many were given up: `angles.incomplete`."""
+        """Number of sets that were not completed in time: `angles.incomplete`."""
         return self._sets.incomplete
 
     def member(self, name: str) -> Subscription:
@@ -162,25 +172,25 @@ class Group:
             ) from None
 
     @checked_call(options=QosOptions)
-    def add(self, name: str, **wishes: Unpack[QosOptions]) -> None:
-        """One more member: `angles.add("c1/north/pmu-1/angle", redundancy=2)`.
+    def add(self, name: str, **options: Unpack[QosOptions]) -> None:
+        """Add a member: `angles.add("c1/north/pmu-1/angle", redundancy=2)`.
 
         Its period must divide the group's interval, and its phase be the group's: else it is
         refused with `GroupMismatch` and a proposal.
         """
         self._check_open()
-        if HOW_OFTEN.intersection(wishes):
-            raise Misuse("how often is the group's business", hint="leave rate and the like out")
+        if INTERVAL_OPTIONS.intersection(options):
+            raise Misuse("interval is the group's own option", hint="leave rate and the like out")
         if name in self._members:
             raise GroupMismatch(f"{name} is a member of {self.name} already")
         variable = self._variable(name)
-        order = Order(
+        spec = SubscriptionSpec(
             name=name,
-            qos=self._wishes.of_member(wishes),
+            qos=self._options.of_member(options),
             value_type=variable.value_type,
-            interests=Interests(hook=partial(self._hook, name)),
+            handlers=EventHandlers(hook=partial(self._hook, name)),
         )
-        (found,) = self._keeper.subscribe_orders([order])
+        (found,) = self._keeper.subscribe_specs([spec])
         if isinstance(found, GridStatError):
             raise found
         try:
@@ -193,7 +203,7 @@ class Group:
         self._members[name] = found
 
     def remove(self, name: str) -> None:
-        """One member less; its subscription ends: `angles.remove("c1/north/pmu-1/angle")`."""
+        """Remove a member and end its subscription: `angles.remove("c1/north/pmu-1/angle")`."""
         subscription = self.member(name)
         del self._members[name]
         self._drop(name)
@@ -205,7 +215,7 @@ class Group:
     def latest(self, sets: int) -> tuple[GroupSet, ...]: ...
 
     def latest(self, sets: int | None = None) -> GroupSet | tuple[GroupSet, ...] | None:
-        """The newest complete set, or the newest few, newest first; whole, never mixed.
+        """Return the newest complete set, or the newest few, newest first.
 
         `angles.latest().values["c1/north/pmu-1/angle"]`, `angles.latest(3)`
         """
@@ -230,7 +240,7 @@ class Group:
             member.unsubscribe()
 
     def end(self) -> None:
-        """Nothing more comes to it, its members have ended; called by the connection."""
+        """End the group; called by the connection when the members have ended."""
         self._is_over = True
         self._deliverer.unwatch(self)
         self._members.clear()
@@ -239,12 +249,12 @@ class Group:
 
     @property
     def next_due_ns(self) -> int | None:
-        """When the next open set is given up."""
+        """Time at which the next open set is dropped."""
         with self._lock:
             return self._sets.next_due_ns
 
     def fire(self, arrival: Arrival) -> None:
-        """Give up what is overdue."""
+        """Drop overdue sets."""
         with self._lock:
             self._sets.expire(arrival.steady_ns)
 
@@ -253,16 +263,16 @@ class Group:
         age_ns = arrival.age_ns(delivery.created_ns, delivery.received_ns) if is_good else 0
         self._follow(name)
         with self._lock:
-            self._sets.set_modes(self._wishes.modes())
+            self._sets.set_modes(self._options.modes())
             found = self._sets.take(
                 name, delivery, arrival.arrived_ns(delivery.received_ns), age_ns
             )
-        self._deliverer.stir(self)
+        self._deliverer.reschedule(self)
         if found is not None:
             self._complete(found)
 
     def _follow(self, name: str) -> None:
-        """A member whose period has changed goes on under its new law, or cannot go on."""
+        """Use the new period of a member, or set its error code if the group cannot."""
         subscription = self._members.get(name)
         variable = None if subscription is None else subscription.variable
         if subscription is None or variable is None or variable.period is None:
@@ -311,11 +321,11 @@ class Group:
             raise Misuse(f"the group {self.name} is closed", hint="make another one")
 
 
-def _with_wishes(asked: QosRequest, wishes: QosOptions) -> QosRequest:
-    if "preset" in wishes:
-        base = preset(wishes["preset"])
+def _with_options(asked: QosRequest, options: QosOptions) -> QosRequest:
+    if "preset" in options:
+        base = preset(options["preset"])
         asked = replace(base, interval=asked.interval, latency_us=asked.latency_us)
-    return qos_from(asked, wishes)
+    return qos_from(asked, options)
 
 
 def _member(variable: StatusVariable) -> Member:

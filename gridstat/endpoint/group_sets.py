@@ -1,8 +1,8 @@
-"""Sets of a group: events of all members for one group slot, complete or given up (S0 A26).
+"""Sets of a group: events of all members for one group slot (S0 A26).
 
-Pure: whoever delivers events says when, on the steady clock. A set is complete when each member
-that the group had at its beginning has its event; one that is not complete by its deadline is
-counted and never shown.
+Pure: the caller passes the time of each event, on the steady clock. A set is complete when each
+member that the group had at the set's beginning has its event; a set that is not complete by its
+deadline is counted and never shown.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import reprlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from gridstat.endpoint.slot_clock import Setback
+from gridstat.endpoint.slot_clock import ClockSetbackDetector
 from gridstat.model.errors import LayoutError
 from gridstat.model.group_law import group_slot, member_every
 from gridstat.model.qos import BASELINE_MODE
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HISTORY_MAX: Final = 10_000
 OPEN_SETS_MAX: Final = 1_024
-"""Sets that wait for members; the oldest gives way."""
+"""Incomplete sets; of more the oldest is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class GroupSet:
         return short_repr(self, f"slot {self.slot}", members, reprlib.repr(self.values))
 
     def copy(self) -> GroupSet:
-        """A copy that shares nothing that could change."""
+        """Return a copy that shares no mutable part."""
         return GroupSet(self.slot, {name: each.copy() for name, each in self.deliveries.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTerms:
-    """How often there is a set in one mode, and how long it may take."""
+    """Interval of sets in one mode, and their latency."""
 
     interval: Period
     latency_ns: int
@@ -86,20 +86,20 @@ class GroupSets:
         self._open: dict[int, _OpenSet] = {}
         self._finished: dict[int, None] = {}
         self._complete: tuple[GroupSet, ...] = ()
-        self._setback = Setback()
+        self._setback = ClockSetbackDetector()
         self._newest_ns = 0
         self.completed = 0
         self.incomplete = 0
 
     @property
     def interval(self) -> Period:
-        """How often there is a set now; as often as in any mode while no mode wants sets."""
+        """Present interval of sets; the shortest of all modes while no active mode has sets."""
         found = self._active or _fastest(self._terms.values())
         assert found is not None, "a group has terms for one mode at least"
         return found.interval
 
     def set_modes(self, modes: int) -> None:
-        """Sets come at the interval of these modes from now on; of several the fastest counts.
+        """Use the interval of these modes from now on; of several the shortest.
 
         What was open under another interval is neither complete nor held against the cloud.
         """
@@ -119,37 +119,38 @@ class GroupSets:
 
     @property
     def complete(self) -> tuple[GroupSet, ...]:
-        """At most `history` complete sets, the newest slot first."""
+        """Newest complete sets, at most `history`, the newest slot first."""
         return self._complete
 
     @property
     def members(self) -> tuple[str, ...]:
-        """In alphabetical order."""
+        """Names of the members, in alphabetical order."""
         return tuple(sorted(self._members))
 
     @property
     def next_due_ns(self) -> int | None:
-        """When the next open set is given up."""
+        """Time at which the next open set is dropped."""
         return min((each.deadline_ns for each in self._open.values()), default=None)
 
     def check(self, member: Member) -> int:
-        """Which slots of a would-be member count; raises `GroupMismatch` with a proposal."""
+        """Return the divisor of a possible member's slots; raise `GroupMismatch` with a
+        proposal."""
         others = [each.member for name, each in self._members.items() if name != member.name]
         for terms in self._terms.values():
             member_every(terms.interval, member, others)
         return member_every(self.interval, member, others)
 
     def has(self, member: Member) -> bool:
-        """Whether it is a member, under this very law."""
+        """Return whether it is a member with this very period and phase."""
         held = self._members.get(member.name)
         return held is not None and held.member == member
 
     def add(self, member: Member) -> None:
-        """From the next set on, no set is complete without it; a known one may change its law."""
+        """Add a member, needed from the next set on; a known one may change its period."""
         self._members[member.name] = _Membership(member, self.check(member))
 
     def remove(self, name: str) -> list[GroupSet]:
-        """No set waits for it any more; those that waited for it alone are complete."""
+        """Remove a member; return the sets that only waited for it, now complete."""
         self._members.pop(name, None)
         done = []
         for slot, each in sorted(self._open.items()):
@@ -162,7 +163,7 @@ class GroupSets:
         return done
 
     def take(self, name: str, delivery: Delivery, arrived_ns: int, age_ns: int) -> GroupSet | None:
-        """A member's event; the set that it completes, if so."""
+        """Take a member's event; return the set that it completes, if any."""
         membership = self._members.get(name)
         if membership is None or self._active is None:
             return None
@@ -186,7 +187,7 @@ class GroupSets:
         return self._completed(slot, held)
 
     def expire(self, now_ns: int) -> list[int]:
-        """Give up the sets whose deadline has passed; their slots."""
+        """Drop the sets whose deadline has passed; return their slots."""
         late = sorted(slot for slot, each in self._open.items() if each.deadline_ns <= now_ns)
         for slot in late:
             self._give_up(slot)
@@ -198,16 +199,18 @@ class GroupSets:
         self._finish(slot)
 
     def _finish(self, slot: int) -> None:
-        """Members that come later still, or are added later, must not open the same set again."""
+        """Mark a slot as finished: later events or members must not open the set again."""
         self._finished[slot] = None
         if len(self._finished) > OPEN_SETS_MAX:
             del self._finished[next(iter(self._finished))]
 
     def _follow_clock(self, slot: int, arrived_ns: int) -> None:
-        """Once the members' clock has been set back, sets of before are not the newest any more."""
+        """Forget complete sets of before once the members' clock has been set back."""
         if not self._complete or slot > self._complete[0].slot:
             self._newest_ns = arrived_ns
-        elif self._setback.tells(int(slot * self.interval.period_ns), arrived_ns, self._newest_ns):
+        elif self._setback.is_set_back(
+            int(slot * self.interval.period_ns), arrived_ns, self._newest_ns
+        ):
             self._complete = ()
             self._newest_ns = arrived_ns
 

@@ -1,4 +1,4 @@
-"""The subscriber's place for the newest value, and for what went wrong (S0 §3.4, A.21–A.28).
+"""Holder of a subscription's newest value and last error (S0 §3.4, A.21–A.28).
 
 A holder is written by the delivering thread and read by any other: what is read is one immutable
 delivery, so a reader never sees the value of one event with the stamp of another.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from gridstat.endpoint.slot_clock import Setback
+from gridstat.endpoint.slot_clock import ClockSetbackDetector
 from gridstat.model.rate_law import slot_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DerivedState(Enum):
-    """What is known of a derived value that a subscriber wants."""
+    """State of a derived value that a subscriber requests."""
 
     PUBLISHED = "published"
     UNKNOWN = "unknown"
@@ -35,13 +35,13 @@ class _Wanted:
 
 
 class Holder:
-    """Holds the newest delivery by stamp; a real one takes the place of an extrapolated one of the
-    same slot, whatever their stamps."""
+    """Holds the newest delivery by stamp; a real one replaces an extrapolated one of the same slot,
+    whatever their stamps."""
 
     def __init__(self) -> None:
         self._newest: Delivery | None = None
         self._arrived_ns = 0
-        self._setback = Setback()
+        self._setback = ClockSetbackDetector()
         self._error_code = 0
         self._variable: StatusVariable | None = None
         self._derived: dict[str, _Wanted] = {}
@@ -64,25 +64,26 @@ class Holder:
         return self._error_code
 
     def take_error_code(self) -> int:
-        """The last error's code; the next read finds 0."""
+        """Return the last error's code and reset it to 0."""
         with self._lock:
             code, self._error_code = self._error_code, 0
         return code
 
     def set_error_code(self, code: int) -> None:
-        """Note what went wrong."""
+        """Set the error code."""
         with self._lock:
             self._error_code = code
 
     def put(self, delivery: Delivery, arrived_ns: int) -> bool:
-        """Hold a delivery if it is the newest; whether it was. `arrived_ns` is of the steady clock.
+        """Hold a delivery if it is the newest; return whether it was. `arrived_ns` is of the steady
+        clock.
 
         An older stamp is the newest too once the publisher's clock has been set back.
         """
         with self._lock:
             newest = self._newest
             if newest is not None and self._is_older(delivery, newest):
-                is_set_back = not delivery.is_extrapolated and self._setback.tells(
+                is_set_back = not delivery.is_extrapolated and self._setback.is_set_back(
                     delivery.created_ns, arrived_ns, self._arrived_ns
                 )
                 if not is_set_back:
@@ -93,7 +94,8 @@ class Holder:
             return True
 
     def fill(self, delivery: Delivery) -> bool:
-        """Hold what an edge router had kept, unless as new a one is here; whether it is held."""
+        """Hold an event that an edge router had cached, unless a newer one is held; return whether
+        it is held."""
         with self._lock:
             is_news = self._newest is None or self._is_older(self._newest, delivery)
             if is_news:
@@ -106,7 +108,7 @@ class Holder:
         return delivery.created_ns < newest.created_ns
 
     def _rank(self, delivery: Delivery) -> tuple[int, bool, int]:
-        """Later slots first; within a slot what was really sent, then the later stamp."""
+        """Return the sort key: the slot, then real before extrapolated, then the stamp."""
         period = None if self._variable is None else self._variable.period
         if period is None or self._variable is None:
             return delivery.created_ns, not delivery.is_extrapolated, delivery.created_ns
@@ -114,7 +116,7 @@ class Holder:
         return slot, not delivery.is_extrapolated, delivery.created_ns
 
     def describe(self, variable: StatusVariable | None) -> None:
-        """The variable has become known, or another: wanted derived values are judged anew."""
+        """Set the variable; the states of requested derived values are computed again."""
         with self._lock:
             self._variable = variable
             for name, wanted in tuple(self._derived.items()):
@@ -126,15 +128,17 @@ class Holder:
 
     @property
     def derived_names(self) -> frozenset[str]:
-        """The derived values that are wanted and published."""
+        """Derived values that are requested and published."""
         return self._derived_names
 
     def published_derived(self) -> tuple[DerivedValue, ...]:
-        """What the publisher sends along; empty while that is not known."""
+        """Return the derived values that the publisher sends; empty while the variable is
+        unknown."""
         return () if self._variable is None else self._variable.derived
 
     def register_derived(self, name: str, value_type: BuiltinType | None = None) -> bool:
-        """Want a derived value; False if it is known not to be published, or of another type.
+        """Request a derived value; return False if it is known not to be published, or of another
+        type.
 
         While the variable is unknown it is taken, and marked later should it not be published.
         """
@@ -147,14 +151,14 @@ class Holder:
             return False
 
     def unregister_derived(self, name: str) -> bool:
-        """Want it no longer; whether it was wanted."""
+        """Stop requesting a derived value; return whether it was requested."""
         with self._lock:
             was_wanted = self._derived.pop(name, None) is not None
             self._note_names()
             return was_wanted
 
     def derived_state(self, name: str) -> DerivedState:
-        """What is known of a derived value that was registered; others are looked up."""
+        """Return the state of a derived value; one that was not requested is looked up."""
         with self._lock:
             wanted = self._derived.get(name)
             return self._derived_state(name, None) if wanted is None else wanted.state

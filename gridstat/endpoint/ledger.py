@@ -1,7 +1,7 @@
-"""The ledger of one subscription: what its contract promised, and what came of it.
+"""The ledger of one subscription: counts of what its contract promised and what was delivered.
 
 Every due slot whose window is closed is expected; expected = delivered + lost, and none of the
-counts ever falls, so that they can be summed up and compared by whoever watches.
+counts ever falls, so that they can be summed up and compared by monitoring.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from gridstat.endpoint.loss_runs import HOUR_NS
+from gridstat.model.rate_law import NS_PER_S
 from gridstat.model.short_text import short_repr
 from gridstat.net.command.endpoint_messages import LedgerEntry
 from gridstat.net.command.session_messages import MANY_MAX
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from gridstat.endpoint.path_ledger import PathLedger
     from gridstat.net.command.endpoint_messages import PathEntry
 
+HOUR_NS: Final = 3_600 * NS_PER_S
 REPORT_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Of the entries of one report, reckoned too high; half of what a frame holds."""
+"""Largest size of one report's entries, estimated too high; half of a frame."""
 ENTRY_BYTES: Final = 640
-"""More than an entry takes, besides its paths."""
+"""Upper bound of an entry's size, without its paths."""
 PATH_BYTES: Final = 160
-"""More than a path takes, besides the names in it."""
+"""Upper bound of a path's size, without the names in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,12 @@ class Ledger:
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing has been counted yet."""
+        """True if nothing has been counted yet."""
         counts = self.expected, self.duplicate, self.extrapolated, self.recovered, self.dropped
         return not any(counts)
 
     def entry(self, subscription_id: int, asked_variable_id: int = 0) -> LedgerEntry:
-        """As it is reported to the broker."""
+        """Return the ledger as it is reported to the broker."""
         return LedgerEntry(
             subscription_id=subscription_id,
             expected=self.expected,
@@ -124,7 +125,7 @@ NOTHING: Final = Ledger()
 
 
 def frames_of(entries: Iterable[LedgerEntry]) -> Iterator[tuple[LedgerEntry, ...]]:
-    """Entries for one report each, of which none is more than fits in a frame."""
+    """Yield entries for one report each, none larger than a frame."""
     some: list[LedgerEntry] = []
     size_bytes = 0
     for entry in entries:
@@ -145,7 +146,7 @@ def _sums(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _worse_gap(one: Ledger, other: Ledger) -> Ledger:
-    """The longer of two in the same hour, else the newer one."""
+    """Return the ledger with the longer gap of the same hour, else with the newer gap."""
     hours = one.gap_ended_ns // HOUR_NS, other.gap_ended_ns // HOUR_NS
     if hours[0] != hours[1]:
         return one if hours[0] > hours[1] else other

@@ -1,4 +1,4 @@
-"""A bounded box between the delivering thread and one reader, blocking or awaiting."""
+"""A bounded queue between the delivering thread and one reader, blocking or awaiting."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Item = TypeVar("Item")
 
 
 class Mailbox(Generic[Item]):
-    """Never holds more than `weight_max`; the oldest make room and are counted in `dropped`.
+    """Queue of at most `weight_max`; the oldest items are dropped and counted in `dropped`.
 
-    `cut(item, weight)` is what is left of an item without the oldest part of it; items of more than
-    one weight need it, or they go as a whole.
+    `cut(item, weight)` returns an item without its oldest part; without it, items of more than one
+    weight are dropped as a whole.
     """
 
     def __init__(self, weight_max: int, cut: Callable[[Item, int], Item] | None = None) -> None:
@@ -38,7 +38,7 @@ class Mailbox(Generic[Item]):
         self.dropped = 0
 
     def put(self, item: Item, weight: int = 1) -> None:
-        """Put something in; the reader wakes."""
+        """Add an item and wake the reader."""
         with self._condition:
             if self.is_over:
                 return
@@ -48,18 +48,19 @@ class Mailbox(Generic[Item]):
             self._notify()
 
     def end(self) -> None:
-        """Nothing more comes; what is there can still be taken."""
+        """End the queue; items already there can still be taken."""
         with self._condition:
             self.is_over = True
             self._notify()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """For whoever takes and waits: a second one at the same time would miss what wakes him."""
+        """Guard of taking and waiting: a second concurrent reader would miss wake-ups, and is
+        refused."""
         with self._condition:
             if self._is_read:
                 raise Misuse(
-                    "somebody else is reading here at the same time",
+                    "another reader is reading here at the same time",
                     hint="read in one place, or give every reader a stream of its own: events()",
                 )
             self._is_read = True
@@ -69,7 +70,7 @@ class Mailbox(Generic[Item]):
             self._is_read = False
 
     def take(self) -> Item | None:
-        """The oldest item, None if there is none."""
+        """Return the oldest item, or None."""
         with self._condition:
             if not self._items:
                 return None
@@ -78,14 +79,14 @@ class Mailbox(Generic[Item]):
             return item
 
     def put_back(self, item: Item, weight: int) -> None:
-        """What the reader could not use becomes the oldest again."""
+        """Return an item to the front of the queue."""
         with self._condition:
             self._items.appendleft((item, weight))
             self._weight += weight
             self._make_room()
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait for something to take; whether there is something."""
+        """Wait for an item; return whether there is one."""
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         with self._condition:
             while not self._items and not self.is_over:
@@ -96,7 +97,7 @@ class Mailbox(Generic[Item]):
             return bool(self._items)
 
     async def wait_async(self) -> bool:
-        """The same for a coroutine; False when nothing more comes."""
+        """Wait for an item in a coroutine; return False when the queue has ended."""
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
         with self._condition:

@@ -1,17 +1,17 @@
-"""What an application may ask, in its own words, and the requests that these words mean.
+"""Options of the API's calls, and the requests that they mean.
 
-Words that cannot be meant (a rate of 0, two ways to say how often) raise `Misuse` here, before
-anything is sent; words that the grid must judge come back as `Refused` with its reason.
+Impossible options (a rate of 0, two options for one interval) raise `Misuse` here, before anything
+is sent; options that the grid must judge come back as `Refused` with its reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 from gridstat.model.call_options import checked_call
 from gridstat.model.error_index import error_from
@@ -23,16 +23,23 @@ from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.model.status import BuiltinType, RecordType, StatusVariable, ValueType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from gridstat.endpoint.arrival_clock import Arrival
     from gridstat.endpoint.change import OnChange
+    from gridstat.endpoint.delivery import Delivery
+    from gridstat.endpoint.violation import Violation
     from gridstat.model.derived import Derivation
+    from gridstat.model.extrapolation import Extrapolation
     from gridstat.net.command.endpoint_messages import RefusedOutcome
+
+    OnEvent: TypeAlias = Callable[[Delivery], object] | Callable[[Delivery, float], object]
+    OnViolation: TypeAlias = Callable[[Violation], object]
 
 US_PER_MS: Final = 1_000
 LATENCY_MS_MAX: Final = LATENCY_US_MAX / US_PER_MS
 INTERVAL_S_MAX: Final = 10.0**8
-"""Three years between two alerts, or of waiting: no clock of ours holds centuries."""
+"""Longest interval of alerts and longest wait, about three years."""
 WILD: Final = frozenset("*")
 Item = TypeVar("Item")
 
@@ -41,7 +48,7 @@ Rate = float | Fraction
 
 
 class QosOptions(TypedDict, total=False):
-    """How good a subscription shall be; each `…_worst` is what is still acceptable."""
+    """Quality of a subscription; each `…_worst` is the least acceptable value."""
 
     preset: str
     rate: Rate
@@ -59,7 +66,7 @@ class QosOptions(TypedDict, total=False):
 
 
 class PublicationOptions(TypedDict, total=False):
-    """How often a variable is published, and what is sent along.
+    """Options of a publication: its interval, and what is sent along.
 
     With a `replay_speed` old events are sent again, with their own stamps, up to so many times as
     fast as they once came: flagged as replayed, and behind live traffic on every channel that has a
@@ -74,45 +81,123 @@ class PublicationOptions(TypedDict, total=False):
     on_change: OnChange
 
 
+class SubscriptionOptions(TypedDict, total=False):
+    """Options of a subscription; all are optional."""
+
+    qos: QosRequest
+    preset: str
+    modes: Mapping[int, QosRequest]
+    value_type: ValueType
+    on_event: OnEvent
+    on_violation: OnViolation
+    extrapolate: Extrapolation
+    derived: Iterable[str]
+    keep_events: int
+    on_change: OnChange
+
+
+@dataclass(frozen=True, slots=True)
+class EventHandlers:
+    """Handlers of a subscription's events, besides holding the newest.
+
+    `hook` is internal: it passes a member's events to its group.
+    """
+
+    on_event: OnEvent | None = None
+    on_violation: OnViolation | None = None
+    extrapolate: Extrapolation | None = None
+    hook: Callable[[Delivery, Arrival], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSpec:
+    """One subscription as the application requests it."""
+
+    name: str
+    qos: ModalQos
+    value_type: ValueType | None = None
+    handlers: EventHandlers = field(default_factory=EventHandlers)
+    derived: tuple[str, ...] = ()
+    keep_events: int = 0
+    on_change: OnChange | None = None
+
+
 @checked_call(options=QosOptions)
-def qos(**wishes: Unpack[QosOptions]) -> QosRequest:
+def qos(**options: Unpack[QosOptions]) -> QosRequest:
     """A quality of service: `qos(rate=10, latency_ms=50, redundancy=2)`.
 
-    How often is said as `rate` (events a second), `interval` (an exact `Period`) or `every` (each
-    n-th slot). A `preset` sets what is not said: `qos(preset="wide-area", rate=30)`.
+    The interval is given as `rate` (events a second), `interval` (an exact `Period`) or `every`
+    (each n-th slot). A `preset` sets all other options: `qos(preset="wide-area", rate=30)`.
     """
-    return qos_from(preset(wishes["preset"]) if "preset" in wishes else QosRequest(), wishes)
+    return qos_from(preset(options["preset"]) if "preset" in options else QosRequest(), options)
 
 
-def qos_from(base: QosRequest, wishes: QosOptions) -> QosRequest:
-    """A quality of service, where nothing else is wished for as `base` has it."""
+def qos_from(base: QosRequest, options: QosOptions) -> QosRequest:
+    """Return a quality of service with these options, and `base` for all others."""
     changes: dict[str, Any] = {
-        name: whole_number(name, wishes[name])
+        name: whole_number(name, options[name])
         for name in ("redundancy", "priority", "redundancy_worst", "priority_worst")
-        if name in wishes
+        if name in options
     }
-    changes |= _how_often(wishes, "") | _how_often(wishes, "_worst")
-    if "latency_ms" in wishes:
-        changes["latency_us"] = _microseconds("latency_ms", wishes["latency_ms"])
-    if "latency_ms_worst" in wishes:
-        changes["latency_us_worst"] = _microseconds("latency_ms_worst", wishes["latency_ms_worst"])
+    changes |= _how_often(options, "") | _how_often(options, "_worst")
+    if "latency_ms" in options:
+        changes["latency_us"] = _microseconds("latency_ms", options["latency_ms"])
+    if "latency_ms_worst" in options:
+        changes["latency_us_worst"] = _microseconds("latency_ms_worst", options["latency_ms_worst"])
     return replace(base, **changes)
+
+
+def subscription_spec(name: str, options: SubscriptionOptions) -> SubscriptionSpec:
+    """Return the options as a subscription request; raise where they make no sense."""
+    check_callback("on_event", options.get("on_event"))
+    check_callback("on_violation", options.get("on_violation"))
+    check_callback("on_change", options.get("on_change"))
+    keep_events = whole_number("keep_events", options.get("keep_events", 0))
+    if keep_events < 0:
+        raise Misuse(f"keep_events is {keep_events}", hint="say how many to keep for `read`")
+    extrapolate, value_type = options.get("extrapolate"), options.get("value_type")
+    if extrapolate is not None and not isinstance(getattr(extrapolate, "points", None), int):
+        raise Misuse(
+            f"extrapolate is {extrapolate!r}, and must be an extrapolation",
+            hint="extrapolate=gridstat.Polynomial(order=1, points=4)",
+        )
+    if value_type is not None:
+        check_type(value_type)
+    derived = check_several("derived", options.get("derived", ()))
+    if not all(isinstance(name, str) for name in derived):
+        raise Misuse(
+            f"derived is {derived!r}, and must be names of derived values",
+            hint="derived=['average_10']; `grid.find(name)[0].derived` lists them",
+        )
+    return SubscriptionSpec(
+        name=name,
+        qos=modal_qos(options.get("qos"), options.get("preset"), options.get("modes")),
+        value_type=value_type,
+        handlers=EventHandlers(
+            on_event=options.get("on_event"),
+            on_violation=options.get("on_violation"),
+            extrapolate=extrapolate,
+        ),
+        derived=derived,
+        keep_events=keep_events,
+        on_change=options.get("on_change"),
+    )
 
 
 def modal_qos(
     asked: QosRequest | None, named: str | None, modes: Mapping[int, QosRequest] | None
 ) -> ModalQos:
-    """What a subscription asks in each mode; without a mode it holds in all of them."""
+    """Return the requested quality by mode; without a mode it holds in all of them."""
     if asked is not None and not isinstance(asked, QosRequest):
         raise Misuse(
             f"qos is {asked!r}, and must be a quality of service",
             hint="qos=gridstat.qos(rate=10, latency_ms=50), or preset='wide-area'",
         )
-    given = [word for word in (asked, named, modes) if word is not None]
+    given = [name for name in (asked, named, modes) if name is not None]
     if len(given) > 1:
         raise Misuse(
             "say one of qos, preset and modes",
-            hint="qos(preset=..., rate=...) combines a preset with wishes of your own",
+            hint="qos(preset=..., rate=...) combines a preset with options of your own",
         )
     if modes is not None:
         return ModalQos(dict(modes))
@@ -120,13 +205,13 @@ def modal_qos(
 
 
 def period_of_rate(rate: object) -> Period:
-    """The period of so many events a second, exactly."""
+    """Return the exact period of so many events a second."""
     exact = exact_rate("a rate", rate)
     return Period(exact.denominator, exact.numerator)
 
 
 def check_period(name: str, period: object) -> Period:
-    """The period, if it is one; a number of seconds is the usual mistake."""
+    """Return the period; raise if it is none. A number of seconds is the usual mistake."""
     if not isinstance(period, Period):
         raise Misuse(
             f"{name} is {period!r}, and must be a Period",
@@ -136,18 +221,18 @@ def check_period(name: str, period: object) -> Period:
 
 
 def periodic_variable(
-    name: str, value_type: ValueType, wishes: PublicationOptions
+    name: str, value_type: ValueType, options: PublicationOptions
 ) -> StatusVariable:
-    """The variable that shall be published, its identifier still open."""
-    if ("rate" in wishes) == ("period" in wishes):
+    """Return the variable to publish, its identifier still open."""
+    if ("rate" in options) == ("period" in options):
         raise Misuse(
             f"say how often {name} is published: either rate or period",
             hint="rate=60, or period=Period(1, 60)",
         )
-    period = period_of_rate(wishes["rate"]) if "rate" in wishes else wishes["period"]
+    period = period_of_rate(options["rate"]) if "rate" in options else options["period"]
     period = check_period("period", period)
     check_type(value_type)
-    derived = wishes.get("derived", ())
+    derived = options.get("derived", ())
     if not all(hasattr(each, "declared") for each in check_several("derived", derived)):
         raise Misuse(
             f"derived is {derived!r}, and must be derivations",
@@ -158,16 +243,16 @@ def periodic_variable(
         name=name,
         value_type=value_type,
         period=period,
-        phase_ns=whole_number("phase_ns", wishes.get("phase_ns", 0)),
+        phase_ns=whole_number("phase_ns", options.get("phase_ns", 0)),
         derived=tuple(each.declared(value_type) for each in derived),
-        replay_speed=whole_number("replay_speed", wishes.get("replay_speed", 0)),
+        replay_speed=whole_number("replay_speed", options.get("replay_speed", 0)),
     )
 
 
 def alert_variable(
     name: str, value_type: ValueType, interval_s_min: float, *, is_belated: bool = False
 ) -> StatusVariable:
-    """An alert: aperiodic, urgent, never more often than once in `interval_s_min`."""
+    """Return an alert: aperiodic, urgent, at most once in `interval_s_min`."""
     check_type(value_type)
     interval_s_min = real_number("interval_s_min", interval_s_min)
     if not 0 < interval_s_min <= INTERVAL_S_MAX:
@@ -188,7 +273,7 @@ def alert_variable(
 
 
 def check_type(value_type: object) -> None:
-    """Whether it is a value type at all; a Python class is the usual mistake."""
+    """Raise unless it is a value type; a Python class is the usual mistake."""
     if not isinstance(value_type, BuiltinType | RecordType):
         raise Misuse(
             f"{value_type!r} is no value type",
@@ -197,7 +282,7 @@ def check_type(value_type: object) -> None:
 
 
 def check_pattern(name: str, *, is_pattern: bool) -> None:
-    """A pattern has stars, a name has none."""
+    """Raise unless the name is a pattern (with stars), or is none, as requested."""
     if not isinstance(name, str):
         raise Misuse(f"{name!r} is not the name of a variable", hint="a name is a str")
     if bool(WILD.intersection(name)) != is_pattern:
@@ -207,43 +292,44 @@ def check_pattern(name: str, *, is_pattern: bool) -> None:
 
 
 def check_several(name: str, given: Iterable[Item]) -> tuple[Item, ...]:
-    """What was given, if it is several of something; a lone one, or a str, is the usual mistake."""
+    """Return the items as a tuple; raise for a single item or a str, the usual mistakes."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise Misuse(f"{name} is {given!r}, and must be a list", hint=f"{name}=[{given!r}]")
     return tuple(given)
 
 
-def check_wait(word: str, wait_s: float) -> float:
-    """A time to wait that a clock can hold, or one that is over; `inf` and `nan` are neither."""
-    wait_s = real_number(word, wait_s)
+def check_wait(name: str, wait_s: float) -> float:
+    """Return the time to wait; raise if no clock can hold it, as for `inf` and `nan`."""
+    wait_s = real_number(name, wait_s)
     if not abs(wait_s) <= INTERVAL_S_MAX:
         raise Misuse(
-            f"{word} is {wait_s!r}, and must be at most {INTERVAL_S_MAX:,.0f} seconds",
+            f"{name} is {wait_s!r}, and must be at most {INTERVAL_S_MAX:,.0f} seconds",
             hint="say in seconds how long to wait",
         )
     return wait_s
 
 
-def check_callback(word: str, callback: object) -> None:
-    """A callback is called on the delivering thread, where nobody awaits a coroutine."""
+def check_callback(name: str, callback: object) -> None:
+    """Raise unless the callback is a plain function: it is called on the delivering thread, where a
+    coroutine would never be awaited."""
     if callback is None:
         return
     while isinstance(callback, partial):
         callback = callback.func
     if not callable(callback):
         raise Misuse(
-            f"{word} is {callback!r}, and must be a function", hint=f"{word}=print, without ()"
+            f"{name} is {callback!r}, and must be a function", hint=f"{name}=print, without ()"
         )
     if iscoroutinefunction(callback) or iscoroutinefunction(type(callback).__call__):
         raise Misuse(
-            f"{word} is a coroutine function, and nobody would await it",
+            f"{name} is a coroutine function, which would never be awaited",
             hint="give a plain function, or follow the events in a coroutine: "
             "`async for event in subscription.events()`",
         )
 
 
 def refusal(outcome: RefusedOutcome) -> GridStatError:
-    """The error that a refusal means, with all that it says."""
+    """Return the error that a refusal means, with all its fields."""
     error = error_from(outcome.code, outcome.reason, hint=outcome.hint)
     if isinstance(error, Refused):
         error.bottleneck = outcome.bottleneck
@@ -251,20 +337,20 @@ def refusal(outcome: RefusedOutcome) -> GridStatError:
     return error
 
 
-def _how_often(wishes: QosOptions, ending: str) -> dict[str, Any]:
+def _how_often(options: QosOptions, ending: str) -> dict[str, Any]:
     given = {
-        word: wishes[f"{word}{ending}"]  # type: ignore[literal-required]
-        for word in ("rate", "interval", "every")
-        if f"{word}{ending}" in wishes
+        name: options[f"{name}{ending}"]  # type: ignore[literal-required]
+        for name in ("rate", "interval", "every")
+        if f"{name}{ending}" in options
     }
     if len(given) > 1:
-        raise Misuse(f"say one of {', '.join(f'{word}{ending}' for word in given)}")
+        raise Misuse(f"say one of {', '.join(f'{name}{ending}' for name in given)}")
     if "rate" in given:
         return {f"interval{ending}": period_of_rate(given["rate"])}
     if "interval" in given:
         return {f"interval{ending}": check_period(f"interval{ending}", given["interval"])}
     return {
-        f"{word}{ending}": whole_number(f"{word}{ending}", value) for word, value in given.items()
+        f"{name}{ending}": whole_number(f"{name}{ending}", value) for name, value in given.items()
     }
 
 

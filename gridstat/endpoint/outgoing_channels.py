@@ -1,8 +1,8 @@
-"""The way of events out of this end-point: one sender for each edge router that it attached to.
+"""Senders of this end-point: one for each edge router that it attached to.
 
-Every event goes to every edge with the same stamp and sequence, so that whoever gets both copies
-knows them for one event. An edge whose session is lost goes on being sent to: a router forwards
-also while it cannot talk.
+Every event goes to every edge with the same stamp and sequence, so that a receiver of both copies
+detects the duplicate. An edge whose session is lost is still sent to: a router forwards even
+without a session.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Outgoing(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Way:
-    """A sender and where it leads."""
+class _Channel:
+    """A sender to one edge, with the outcome that names its address."""
 
     sender: Sender
     outcome: AttachedOutcome
@@ -50,47 +50,47 @@ class OutgoingChannels:
 
     def __init__(self, make: Callable[..., Sender] = Sender) -> None:
         self._make = make
-        self._ways: dict[str, _Way] = {}
+        self._channels: dict[str, _Channel] = {}
         self._lock = threading.Lock()
 
     @property
     def is_up(self) -> bool:
-        """Whether at least one edge is reachable, as far as its session tells."""
-        return any(way.is_up for way in tuple(self._ways.values()))
+        """True if at least one edge is reachable, as far as its session shows."""
+        return any(channel.is_up for channel in tuple(self._channels.values()))
 
     def open(self, edge: str, outcome: AttachedOutcome) -> None:
         """Send to this edge from now on, or to its new ports."""
         with self._lock:
-            before = self._ways.get(edge)
+            before = self._channels.get(edge)
             if before is not None and _is_same_channel(before.outcome, outcome):
                 if _address(before.outcome) != _address(outcome):
                     before.sender.retarget(_address(outcome))
                 before.outcome, before.is_up = outcome, True
                 return
             sender = self._open(outcome)
-            # The others begin anew as well: a copy is known by its sequence, which counts here.
-            for name, way in self._ways.items():
+            # The other senders restart as well: copies are matched by the senders' sequences.
+            for name, channel in self._channels.items():
                 if name != edge:
-                    counter = way.sender.counter
-                    way.sender.close()
-                    way.sender = self._open(way.outcome, counter)
+                    counter = channel.sender.counter
+                    channel.sender.close()
+                    channel.sender = self._open(channel.outcome, counter)
             if before is not None:
                 before.sender.close()
-            self._ways[edge] = _Way(sender, outcome)
+            self._channels[edge] = _Channel(sender, outcome)
 
     def lose(self, edge: str) -> None:
-        """The session with this edge is gone."""
-        way = self._ways.get(edge)
-        if way is not None:
-            way.is_up = False
+        """Note that the session with this edge is lost."""
+        channel = self._channels.get(edge)
+        if channel is not None:
+            channel.is_up = False
 
     def send(self, event: Outgoing) -> bool:
-        """Hand an event to all edges; whether one took it and is reachable."""
+        """Send an event to all edges; return whether a reachable one took it."""
         variable_id, value, created_ns, flags, is_urgent, sequence = event
         is_taken = False
         with self._lock:
-            for way in self._ways.values():
-                was_sent = way.sender.send(
+            for channel in self._channels.values():
+                was_sent = channel.sender.send(
                     variable_id,
                     value,
                     created_ns=created_ns,
@@ -98,7 +98,7 @@ class OutgoingChannels:
                     urgent=is_urgent,
                     sequence=sequence,
                 )
-                is_taken = is_taken or (was_sent and way.is_up)
+                is_taken = is_taken or (was_sent and channel.is_up)
         return is_taken
 
     def send_many(
@@ -108,24 +108,25 @@ class OutgoingChannels:
         created_ns: NDArray[np.integer],
         flags: int,
     ) -> int:
-        """Hand columns of events to all edges; how many the best reachable one took."""
+        """Send columns of events to all edges; return how many the best reachable one took."""
         with self._lock:
             taken = [
-                way.sender.send_many(variable_ids, values, created_ns, flags=flags) * way.is_up
-                for way in self._ways.values()
+                channel.sender.send_many(variable_ids, values, created_ns, flags=flags)
+                * channel.is_up
+                for channel in self._channels.values()
             ]
         return max(taken, default=0)
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """What became of the events handed over, by edge."""
-        return {edge: way.sender.counters() for edge, way in tuple(self._ways.items())}
+        """Return the senders' counters by edge."""
+        return {edge: channel.sender.counters() for edge, channel in tuple(self._channels.items())}
 
     def close(self) -> None:
         """Close all senders."""
         with self._lock:
-            for way in self._ways.values():
-                way.sender.close()
-            self._ways.clear()
+            for channel in self._channels.values():
+                channel.sender.close()
+            self._channels.clear()
 
     def _open(self, outcome: AttachedOutcome, counter_start: int = 0) -> Sender:
         return self._make(

@@ -1,10 +1,10 @@
-"""What came by each path of a contract: the one that loses is named while the others mask it.
+"""Ledgers of the paths of a contract: the path that loses events is named while the others mask it.
 
 A slot that no path brought is lost on all of them, as the subscription's own count says. A slot
-that some path brought was missed by those that did not bring it: the receiver counts that where
-the paths end at several edges, and an edge where several paths end at it. A path counts from a
-moment after its grant on, when all copies under way come by the new ways; what it has counted
-stays when the contract leaves it, and goes on should it come back.
+that some path brought was missed by the paths that did not bring it: the receiver counts these
+where the paths end at several edges, and an edge where several paths end at it. A path counts from
+a moment after its grant on, when all copies in transit use the new routes; its counts stay when the
+contract leaves the path, and continue should the path come back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gridstat.model.copy_window import COPY_WAYS
+from gridstat.model.copy_window import COPY_PATHS
 from gridstat.model.identifiers import path_name
 from gridstat.model.short_text import counted, short_repr
 from gridstat.net.command.endpoint_messages import LEDGER_PATHS_MAX, LEDGER_ROUTERS_MAX, PathEntry
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import EdgeCopies, GrantedPath
 
 SETTLE_NS: Final = 2_000_000_000
-"""How long after its grant a path begins to count."""
+"""Time after its grant at which a path begins to count."""
 UNREAD_NS_MAX: Final = 20_000_000_000
-"""How old what an edge has said may be; it is asked every few seconds."""
+"""Largest age of an edge's report; the edge is asked every few seconds."""
 EARLIER: Final = "earlier paths"
-"""Stands for those that a contract left so long ago that they are only summed up."""
+"""Name of the sum of paths that the contract left long ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class PathLedger:
     """Counts of one path since it became one of the contract's: expected = delivered + lost.
 
     `first` were here before all others. `late` copies, first or not, took longer than the latency
-    of the grant; None where nobody knows. Without `is_counted` nobody can tell the paths apart now,
-    and the counts say nothing; without `is_open` the contract has left the path. At times only
+    of the grant; None where unknown. Without `is_counted` the paths cannot be distinguished now,
+    and the counts mean nothing; without `is_open` the contract has left the path. At times only
     one in `one_in` due slots was looked at, and stands for so many.
     """
 
@@ -64,13 +64,14 @@ class PathLedger:
         )
 
     def entry(self) -> PathEntry:
-        """As it is reported to the broker, which reads no longer path than it grants."""
+        """Return the ledger as it is reported to the broker, which reads no longer path than it
+        grants."""
         facts = {name: getattr(self, name) for name in PathEntry.__struct_fields__}
         return PathEntry(**facts | {"routers": self.routers[:LEDGER_ROUTERS_MAX]})
 
 
 class EdgeReading(NamedTuple):
-    """What an edge has counted, and when that came here."""
+    """Copies counted by an edge, and when the report came."""
 
     copies: EdgeCopies
     at_ns: int
@@ -78,11 +79,11 @@ class EdgeReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """All that is known at one moment of a subscription and of the copies of its variable.
+    """Counts of a subscription and of the copies of its variable at one instant.
 
-    `every` are the slots that are due to it, `receiver_every` those that the receiver counts; a new
-    `receiver_count` begins with nothing. `places` says which of its sources an edge is. Without
-    `is_own_deadline` the receiver judges by that of another contract.
+    `every` is the divisor of the slots due to it, `receiver_every` that of the slots the receiver
+    counts; a new `receiver_count` starts from zero. `source_indices` is the receiver's source index
+    of each edge. Without `is_own_deadline` the receiver judges by the deadline of another contract.
     """
 
     now_ns: int
@@ -95,13 +96,13 @@ class Counted:
     receiver_every: int = 0
     receiver_count: int = 0
     is_own_deadline: bool = True
-    places: Mapping[str, int] = field(default_factory=dict)
+    source_indices: Mapping[str, int] = field(default_factory=dict)
     edges: Mapping[tuple[str, int], EdgeReading] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Copies:
-    """Slots that passed one place where paths meet, and what of them one path missed there.
+    """Slots that passed a point where paths meet, and those that one path missed there.
 
     Counted from the first reading on. The sums never fall: anything less than before, or of
     something else, is the beginning of another count.
@@ -116,7 +117,8 @@ class _Copies:
     _last: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     def read(self, of: object, counts: tuple[int, int, int, int], one_in: int = 1) -> None:
-        """Slots that passed, of these brought, brought first, and brought late; each for many."""
+        """Add a reading: slots that passed, brought, brought first and brought late; each stands
+        for `one_in`."""
         passed, came, first, late = (one_in * count for count in counts)
         before, self._last = self._last, (passed, came, first, late)
         is_same = self.is_read and of == self._of
@@ -130,8 +132,8 @@ class _Copies:
 
 
 @dataclass(slots=True)
-class _Way:
-    """One path, while the contract has it and after."""
+class _PathCounts:
+    """Counts of one path, while the contract has it and after."""
 
     path: GrantedPath
     name: str
@@ -143,15 +145,15 @@ class _Way:
     one_in: int = 1
     is_alone: bool = False
     meets: bool = False
-    """With another path of the contract, at its edge."""
+    """True if another path of the contract ends at the same edge."""
     is_apart: bool = False
-    """Some path of the contract ends at another edge."""
+    """True if some path of the contract ends at another edge."""
     delivered: int = 0
     lost: int = 0
     first: int = 0
     late: int = 0
     _base: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """What the sums were when the path began to count, less what it had counted before."""
+    """Sums at the start of the count, less what was counted before."""
     _receiver: _Copies = field(default_factory=_Copies)
     _edge: _Copies = field(default_factory=_Copies)
 
@@ -160,7 +162,8 @@ class _Way:
         return self.path.routers[-1]
 
     def take(self, path: GrantedPath, ends: Counter[str], now_ns: int) -> None:
-        """The contract has it, among paths that end at these edges; it may be another begin."""
+        """Note that the contract has the path, among paths that end at these edges; the count may
+        start again."""
         kind = ends.total() == 1, ends[path.routers[-1]] > 1, len(ends) > 1
         before = self.is_alone, self.meets, self.is_apart
         if not self.is_open or kind != before or path.channel_ids != self.path.channel_ids:
@@ -169,7 +172,8 @@ class _Way:
         self.is_alone, self.meets, self.is_apart = kind
 
     def read(self, now: Counted) -> None:
-        """What can no longer be known is said to be unknown; it goes on when it can be again."""
+        """Read the counts; those that are not available are marked as not counted until they are
+        again."""
         if not self.is_open or (not self.is_alone and now.now_ns < self.since_ns + SETTLE_NS):
             return
         if not self._read_meetings(now):
@@ -188,7 +192,7 @@ class _Way:
         self.late = max(self.late, late)
 
     def _sums(self, now: Counted) -> tuple[int, int, int, int]:
-        """Delivered, lost, first and late, from somewhere on."""
+        """Return delivered, lost, first and late, as totals from an arbitrary start."""
         if self.is_alone:
             return now.delivered, now.lost, now.delivered, now.late
         meeting = self._receiver if self.is_apart else self._edge
@@ -196,7 +200,7 @@ class _Way:
         first = self._edge.first if self.meets else self._receiver.first
         return meeting.passed - missed, now.lost + missed, first, self._receiver.late
 
-    def told(self) -> PathLedger:
+    def ledger(self) -> PathLedger:
         return PathLedger(
             name=self.name,
             routers=self.path.routers,
@@ -211,7 +215,7 @@ class _Way:
         )
 
     def _begin(self, now: Counted) -> None:
-        """All that the path is counted by has been read since its grant."""
+        """Start counting: all sources have been read since the grant."""
         self.is_begun = True
         delivered, lost, first, late = self._sums(now)
         self._base = (
@@ -222,7 +226,7 @@ class _Way:
         )
 
     def _read_meetings(self, now: Counted) -> bool:
-        """Whether all places where the path meets others have said what came by it."""
+        """Read all points where the path meets others; return whether all had counts."""
         self.knows_late = not self.meets and (self.is_alone or now.is_own_deadline)
         if self.is_alone:
             return True
@@ -230,14 +234,23 @@ class _Way:
         return (not self.meets or self._read_edge(now)) and is_known
 
     def _read_receiver(self, now: Counted) -> bool:
-        place, counted = now.places.get(self.edge), now.receiver
+        source_index, counted = now.source_indices.get(self.edge), now.receiver
         one_in = _one_in(now.receiver_every, now.every)
-        if not one_in or counted is None or place is None or place >= len(counted["came"]):
+        if (
+            not one_in
+            or counted is None
+            or source_index is None
+            or source_index >= len(counted["came"])
+        ):
             self._receiver.is_read = False
             return False
-        by_place = counted["came"][place], counted["first"][place], counted["late_by"][place]
-        of = now.variable_id, now.every, now.receiver_count, place
-        self._receiver.read(of, (counted["passed"], *by_place), one_in)
+        by_source = (
+            counted["came"][source_index],
+            counted["first"][source_index],
+            counted["late_by"][source_index],
+        )
+        of = now.variable_id, now.every, now.receiver_count, source_index
+        self._receiver.read(of, (counted["passed"], *by_source), one_in)
         self.one_in = max(self.one_in, one_in)
         return True
 
@@ -250,7 +263,7 @@ class _Way:
         copies = reading.copies
         one_in = _one_in(copies.every, now.every)
         ingress = self.path.channel_ids[-1] if self.path.channel_ids else 0
-        is_left_out = ingress not in copies.ways and len(copies.ways) >= COPY_WAYS
+        is_left_out = ingress not in copies.ways and len(copies.ways) >= COPY_PATHS
         if not one_in or is_left_out:
             self._edge.is_read = False
             return False
@@ -262,71 +275,77 @@ class _Way:
 
 
 def _one_in(counted_every: int, every: int) -> int:
-    """For how many due slots each counted one stands; 0 if some that are counted are not due."""
+    """Return how many due slots each counted one stands for; 0 if some counted slots are not
+    due."""
     return counted_every // every if every and counted_every % every == 0 else 0
 
 
-class PathBook:
-    """The paths of one subscription, in the order of its contract and then those it has left."""
+class PathLedgers:
+    """Ledgers of one subscription's paths, in the order of its contract and then those it has
+    left."""
 
     def __init__(self) -> None:
         self.granted: tuple[GrantedPath, ...] = ()
-        self._ways: dict[tuple[str, ...], _Way] = {}
+        self._paths: dict[tuple[str, ...], _PathCounts] = {}
         self._earlier = PathLedger(EARLIER, is_open=False)
         self.has_news = False
-        """Paths were left, and the cloud has not been told of that."""
+        """True if paths were left since the last report to the cloud."""
 
     @property
     def has_several(self) -> bool:
-        """Whether there is more to tell than of the subscription as a whole."""
-        return len(self._ways) > 1
+        """True if the paths say more than the subscription as a whole."""
+        return len(self._paths) > 1
 
     @property
     def asks_receiver(self) -> bool:
-        """Whether the receiver must tell its paths apart."""
-        return any(way.is_apart and way.is_open for way in self._ways.values())
+        """True if the receiver must count by path."""
+        return any(
+            path_counts.is_apart and path_counts.is_open for path_counts in self._paths.values()
+        )
 
     @property
     def asks_edge(self) -> bool:
-        """Whether an edge must tell its paths apart."""
-        return any(way.meets and way.is_open for way in self._ways.values())
+        """True if an edge must count by path."""
+        return any(
+            path_counts.meets and path_counts.is_open for path_counts in self._paths.values()
+        )
 
     def follow(self, paths: tuple[GrantedPath, ...], now_ns: int) -> None:
-        """The contract has these paths from now on."""
+        """Set the paths of the contract."""
         self.granted = paths
         ends = Counter(path.routers[-1] for path in paths)
-        before, self._ways = self._ways, {}
+        before, self._paths = self._paths, {}
         for index, path in enumerate(paths):
-            way = before.pop(path.routers, None) or _Way(path, "", now_ns)
-            way.name = path.name or path_name(index)
-            way.take(path, ends, now_ns)
-            self._ways[path.routers] = way
-        for routers, way in before.items():
-            self.has_news |= way.is_open
-            way.is_open = False
-            self._ways[routers] = way
+            path_counts = before.pop(path.routers, None) or _PathCounts(path, "", now_ns)
+            path_counts.name = path.name or path_name(index)
+            path_counts.take(path, ends, now_ns)
+            self._paths[path.routers] = path_counts
+        for routers, path_counts in before.items():
+            self.has_news |= path_counts.is_open
+            path_counts.is_open = False
+            self._paths[routers] = path_counts
         self._forget_oldest()
 
     def read(self, now: Counted) -> None:
-        """Take in what has been counted since the last time."""
-        for way in self._ways.values():
-            way.read(now)
+        """Read the counts since the last time."""
+        for path_counts in self._paths.values():
+            path_counts.read(now)
 
-    def told(self) -> tuple[PathLedger, ...]:
-        """What is known of each path."""
-        return tuple(self._told())
+    def ledgers(self) -> tuple[PathLedger, ...]:
+        """Return the ledger of each path."""
+        return tuple(self._all())
 
-    def _told(self) -> Iterator[PathLedger]:
-        for way in self._ways.values():
-            yield way.told()
+    def _all(self) -> Iterator[PathLedger]:
+        for path_counts in self._paths.values():
+            yield path_counts.ledger()
         if self._earlier.expected:
             yield self._earlier
 
     def _forget_oldest(self) -> None:
-        """Of those that were left, the last in the list is the oldest."""
-        while len(self._ways) > LEDGER_PATHS_MAX - 1:
-            _, oldest = self._ways.popitem()
-            self._earlier = _sum((self._earlier, oldest.told()))
+        """Sum up the oldest paths beyond the bound; the last in the dict is the oldest."""
+        while len(self._paths) > LEDGER_PATHS_MAX - 1:
+            _, oldest = self._paths.popitem()
+            self._earlier = _sum((self._earlier, oldest.ledger()))
 
 
 def _sum(ledgers: Iterable[PathLedger]) -> PathLedger:

@@ -18,10 +18,10 @@ MISSED_MAX: Final = 1_024
 
 
 class Patterns(Protocol):
-    """Who keeps patterns for the application."""
+    """Owner of patterns: the subscription registry."""
 
     def end_pattern(self, pattern: PatternSubscription) -> None:
-        """Blocks until the cloud has answered."""
+        """End the pattern; blocks until the cloud has answered."""
         ...
 
 
@@ -33,7 +33,7 @@ class PatternSubscription:
         for voltage in pattern.matches:
             print(voltage.name, voltage.value)
 
-    Each match is a subscription of its own with the pattern's wishes; it goes with its variable.
+    Each match is a subscription of its own with the pattern's options; it goes with its variable.
     """
 
     def __init__(
@@ -59,43 +59,43 @@ class PatternSubscription:
 
     @property
     def matched(self) -> int:
-        """How many variables it has caught and still holds; 0 while it waits: `pattern.matched`."""
+        """Number of variables that it matches now; 0 while it waits: `pattern.matched`."""
         return len(self._matches)
 
     @property
     def matches(self) -> tuple[Subscription, ...]:
-        """What it has caught and still holds, by name: `pattern.matches`."""
+        """Subscriptions to the matching variables, by name: `pattern.matches`."""
         return tuple(found for _, found in sorted(self._matches.items()))
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """What it stands for and could not have, each with the reason: `pattern.missed`."""
+        """Matching variables that were refused, each with the reason: `pattern.missed`."""
         return self._missed
 
     def unsubscribe(self) -> None:
-        """End it and all that it has caught: `pattern.unsubscribe()`."""
+        """End the pattern and all its subscriptions: `pattern.unsubscribe()`."""
         if not self.is_over:
             self._keeper.end_pattern(self)
 
     def granted(self, outcome: GrantedOutcome) -> None:
-        """The cloud holds it under this number; called by the connection."""
+        """Set the cloud's number of the pattern; called by the connection."""
         self.pattern_id = outcome.subscription_id
         self._missed = outcome.degraded
 
     def match(self, name: str) -> Subscription | None:
-        """What it has caught under a name; called by the connection."""
+        """Return the subscription of a name; called by the connection."""
         return self._matches.get(name)
 
     def caught(self, subscription: Subscription) -> None:
-        """One more; called by the connection."""
+        """Add a match; called by the connection."""
         self._matches[subscription.name] = subscription
 
     def miss(self, name: str, reason: str) -> None:
-        """One that it cannot have; called by the connection."""
-        words = f"{name} was not caught: {reason}"
-        if words not in self._missed and len(self._missed) < MISSED_MAX:
-            self._missed = (*self._missed, words)
+        """Note a match that was refused; called by the connection."""
+        text = f"{name} was not caught: {reason}"
+        if text not in self._missed and len(self._missed) < MISSED_MAX:
+            self._missed = (*self._missed, text)
 
     def lost(self, subscription: Subscription) -> None:
-        """One less; called by the connection."""
+        """Remove a match; called by the connection."""
         self._matches.pop(subscription.name, None)

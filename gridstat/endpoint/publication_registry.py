@@ -1,4 +1,4 @@
-"""All publications of a connection: registers them with the cloud and keeps them by name."""
+"""Publications of a connection: registers them with the cloud and keeps them by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gridstat.endpoint.change import CODE_PURGED
-from gridstat.endpoint.change_board import FORGOTTEN, refused_words
+from gridstat.endpoint.change_notifier import FORGOTTEN, refusal_reason
 from gridstat.endpoint.options import refusal
 from gridstat.endpoint.publisher import Publication
 from gridstat.endpoint.request_client import awaited, spread
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from gridstat.endpoint.change import OnChange
-    from gridstat.endpoint.change_board import ChangeBoard
+    from gridstat.endpoint.change_notifier import ChangeNotifier
     from gridstat.endpoint.change_stream import ChangeFollowers
     from gridstat.endpoint.outgoing_channels import OutgoingChannels
     from gridstat.endpoint.request_client import RequestClient
@@ -48,27 +48,27 @@ if TYPE_CHECKING:
 
 
 class PublicationRegistry:
-    """One publication a name; one that was withdrawn is forgotten."""
+    """Publications by name; a withdrawn one is removed."""
 
     def __init__(
-        self, asker: RequestClient, channels: OutgoingChannels, board: ChangeBoard
+        self, client: RequestClient, channels: OutgoingChannels, notifier: ChangeNotifier
     ) -> None:
-        self._asker = asker
-        self._board = board
+        self._client = client
+        self._notifier = notifier
         self._channels = channels
         self._publications: dict[str, Publication] = {}
         self._by_identifier: dict[int, Publication] = {}
-        """As far as anybody has asked; identifiers come and go with periods."""
+        """Cache of publications by identifier; identifiers change with periods."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is none."""
+        """True if there is none."""
         return not self._publications
 
     def publish(
         self, wanted: Sequence[Wanted], on_change: OnChange | None = None
     ) -> list[Publication | GridStatError]:
-        """Register variables, many in one request; each has an answer of its own, in order."""
+        """Register variables, many in one request; each has its own answer, in order."""
         found: list[Publication | GridStatError] = []
         try:
             for at in range(0, len(wanted), MANY_MAX):
@@ -93,10 +93,10 @@ class PublicationRegistry:
                 for (_, derived), outcome in zip(wanted, spread(outcomes, wanted), strict=True)
             ]
 
-        return self._asker.ask(Publish(publications=requests), use)
+        return self._client.ask(Publish(publications=requests), use)
 
     def change_period(self, publication: Publication, period: Period, phase_ns: int) -> None:
-        """Ask for another period, and follow it from the announced instant on."""
+        """Request another period, which holds from the announced time on."""
         if not 0 <= phase_ns <= U64_MAX:
             raise LayoutError(f"phase_ns is {phase_ns}, and must be 0 to {U64_MAX}")
         command = ChangePublication(name=publication.name, period=period, phase_ns=phase_ns)
@@ -108,7 +108,7 @@ class PublicationRegistry:
             assert isinstance(outcome, PublishedOutcome), "a change is answered as a publication"
             publication.changed(outcome)
 
-        self._asker.ask(command, use).result()
+        self._client.ask(command, use).result()
 
     def unpublish(self, publication: Publication) -> None:
         """Withdraw a publication; the cloud always agrees."""
@@ -123,32 +123,32 @@ class PublicationRegistry:
             if publication is not None:
                 publication.end()
         return [
-            self._asker.ask(Unpublish(names=tuple(names[at : at + MANY_MAX])), lambda *_: None)
+            self._client.ask(Unpublish(names=tuple(names[at : at + MANY_MAX])), lambda *_: None)
             for at in range(0, len(names), MANY_MAX)
         ]
 
-    def restored(self, word: PublicationRestored) -> None:
-        """The cloud had forgotten one of ours."""
-        publication = self._publications.get(word.name)
+    def restored(self, event: PublicationRestored) -> None:
+        """Handle the restoration, or refusal, of a publication that the cloud had forgotten."""
+        publication = self._publications.get(event.name)
         if publication is None:
             return
         was_registered, before = publication.is_registered, publication.error_code
-        publication.restored(word.outcome)
-        if isinstance(word.outcome, RefusedOutcome):
-            if word.outcome.code != before:
-                reason = refused_words(word.outcome)
-                self._board.publication_purged(publication, reason, word.outcome.code)
+        publication.restored(event.outcome)
+        if isinstance(event.outcome, RefusedOutcome):
+            if event.outcome.code != before:
+                reason = refusal_reason(event.outcome)
+                self._notifier.publication_purged(publication, reason, event.outcome.code)
         elif not was_registered:
-            self._board.publication_restored(publication)
+            self._notifier.publication_restored(publication)
 
     def registrations_lost(self) -> None:
-        """The cloud has forgotten all of them; each is registered again, or refused for now."""
+        """Mark all publications as lost; each is registered again, or refused for now."""
         for publication in tuple(self._publications.values()):
             publication.lost()
-            self._board.publication_purged(publication, FORGOTTEN, CODE_PURGED)
+            self._notifier.publication_purged(publication, FORGOTTEN, CODE_PURGED)
 
     def policed(self, notice: EventsPoliced) -> None:
-        """An edge router has not let events of one of ours pass."""
+        """Note that an edge router policed events of a publication."""
         publication = self._by_identifier.get(notice.variable_id)
         if publication is None or not publication.has_identifier(notice.variable_id):
             self._by_identifier = {
@@ -158,14 +158,14 @@ class PublicationRegistry:
             }
             publication = self._by_identifier.get(notice.variable_id)
         if publication is not None and publication.note_policed(notice):
-            self._board.publication_policed(publication, notice.edge, notice.counts)
+            self._notifier.publication_policed(publication, notice.edge, notice.counts)
 
     def followers(self) -> list[ChangeFollowers]:
-        """Who follows the changes of each publication."""
+        """Return the followers of each publication."""
         return [each.followers for each in tuple(self._publications.values())]
 
     def end(self) -> None:
-        """The connection is closed."""
+        """End all publications; the connection is closed."""
         for publication in self._publications.values():
             publication.end()
         self._publications.clear()
@@ -176,7 +176,7 @@ class PublicationRegistry:
         values: ArrayLike,
         created_ns: ArrayLike | None = None,
     ) -> int:
-        """Send one value of each publication, packed; how many were sent."""
+        """Send one value of each publication, packed; return how many were sent."""
         column = np.asarray(values)
         if column.shape != (len(publications),):
             raise LayoutError(f"{len(publications)} publications and values of {column.shape}")
@@ -201,7 +201,7 @@ class PublicationRegistry:
         )
 
     def _send_now(self, publications: Sequence[Publication], column: np.ndarray, flags: int) -> int:
-        """Stamped last, so that no event is charged for what is done here.
+        """Send with stamps taken last, so that no event's latency includes the preparation.
 
         Should a period change in between, the earlier stamp holds, by which it was looked up.
         """
@@ -220,7 +220,7 @@ class PublicationRegistry:
             return refusal(outcome)
         if not isinstance(outcome, PublishedOutcome):
             return Misuse(f"the cloud answered {type(outcome).__name__} to a publication")
-        followers = self._board.new_followers(on_change)
+        followers = self._notifier.new_followers(on_change)
         publication = Publication(self, self._channels, outcome, derived, followers)
         self._publications[publication.name] = publication
         return publication
@@ -229,16 +229,16 @@ class PublicationRegistry:
 def _identifiers_at(
     publications: Iterable[Publication], stamps_ns: Iterable[int]
 ) -> NDArray[np.uint32]:
-    # The stamps may have no end.
+    # The stamps may be an infinite iterator.
     pairs = zip(publications, stamps_ns, strict=False)
     return np.array([each.identifier_at(stamp_ns) for each, stamp_ns in pairs], np.uint32)
 
 
 def _stamps(created_ns: ArrayLike, count: int) -> NDArray[np.uint64]:
-    """One stamp for all events, or one for each of them."""
+    """Return one stamp for each event, from one for all or one for each."""
     given = np.asarray(created_ns)
     if given.dtype.kind not in "ui" or (given.dtype.kind == "i" and given.size and given.min() < 0):
-        # Refused in words, but for whole numbers that are too large for NumPy's usual type.
+        # Raises for wrong types; accepts whole numbers too large for NumPy's usual type.
         given = np.array([exact_stamp(each) for each in given.ravel()], np.uint64).reshape(
             given.shape
         )
@@ -248,7 +248,7 @@ def _stamps(created_ns: ArrayLike, count: int) -> NDArray[np.uint64]:
 
 
 def _column_of(kind: BuiltinType, column: np.ndarray) -> np.ndarray:
-    """The values as the senders take them, if they are of this type."""
+    """Return the values as the senders need them; raise if they are of another type."""
     if kind is BuiltinType.FLOAT64 and column.dtype.kind in "iuf":
         return column.astype(np.float64)
     if kind is BuiltinType.INT64 and column.dtype.kind in "iu":

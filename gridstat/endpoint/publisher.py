@@ -13,7 +13,6 @@ import numpy as np
 from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
 from gridstat.endpoint.options import check_period
 from gridstat.endpoint.outgoing_channels import Outgoing
-from gridstat.endpoint.policed_totals import PolicedTotals
 from gridstat.model.call_options import checked_calls, unknown_option
 from gridstat.model.errors import LayoutError, Misuse
 from gridstat.model.exact_numbers import STAMP_NS_MAX, exact_stamp, whole_number
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import EventsPoliced, RefusedOutcome
 
     class Registrar(Protocol):
-        """Who registers publications with the cloud."""
+        """Owner of publications: registers them with the cloud."""
 
         def change_period(self, publication: Publication, period: Period, phase_ns: int) -> None:
-            """Blocks until the cloud has answered; raises its refusal."""
+            """Change the period; blocks until the cloud has answered, and raises its refusal."""
             ...
 
         def unpublish(self, publication: Publication) -> None:
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 NEVER_NS: Final = 2**64
 RETIRE_AFTER_NS: Final = 2_000_000_000
-"""How long after a change of period the old identifier still leads to its subscribers."""
+"""Time after a change of period for which the old identifier still reaches its subscribers."""
 
 
 class Column(NamedTuple):
@@ -101,10 +100,10 @@ class Publication:
         self._error_code = 0
         self._is_over = False
         self.is_registered = True
-        """Whether the cloud has it, as far as we know."""
+        """True if the cloud has it registered, as far as is known."""
         self.followers = followers
-        """Who is told of its changes."""
-        self._policed = PolicedTotals()
+        """Followers of its changes."""
+        self._policed = _PolicedTotals()
         self._last_sent_ns: int | None = None
         self._lock = threading.Lock()
         self.refused_alerts = 0
@@ -127,12 +126,12 @@ class Publication:
 
     @property
     def error_code(self) -> int:
-        """0, or why the cloud does not take it back for now: `voltage.error_code`."""
+        """Error code for which the cloud does not restore it now, or 0: `voltage.error_code`."""
         return self._error_code
 
     @property
     def is_published(self) -> bool:
-        """Whether it is registered, as far as we know: `voltage.is_published`."""
+        """True if it is registered, as far as is known: `voltage.is_published`."""
         return not self._is_over and self.is_registered
 
     @property
@@ -144,7 +143,8 @@ class Publication:
         return self._policed.total
 
     def changes(self, changes_max: int = STREAM_CHANGES_MAX) -> ChangeStream:
-        """What becomes of it from now on: `for change in voltage.changes()`, or `async for`.
+        """Return a stream of its changes from now on: `for change in voltage.changes()`, or `async
+        for`.
 
         Purged, restored, policed, and an edge lost or back; of more than `changes_max` that wait
         to be read the oldest are dropped and counted.
@@ -217,7 +217,7 @@ class Publication:
         self._registrar.change_period(self, period, whole_number("phase_ns", phase_ns))
 
     def unpublish(self) -> None:
-        """Withdraw it; its subscribers are told: `voltage.unpublish()`."""
+        """Withdraw it; its subscribers are notified: `voltage.unpublish()`."""
         if not self._is_over:
             self._is_over = True
             self._registrar.unpublish(self)
@@ -225,7 +225,7 @@ class Publication:
     # What the connection calls.
 
     def changed(self, outcome: PublishedOutcome) -> None:
-        """The cloud has announced a new period, or given another identifier."""
+        """Set the new period or identifier that the cloud has announced."""
         with self._lock:
             self._error_code = 0
             self.is_registered = True
@@ -236,48 +236,49 @@ class Publication:
                 self._before = None
 
     def restored(self, outcome: PublishedOutcome | RefusedOutcome) -> None:
-        """After the cloud had forgotten it: registered again, or refused for now."""
+        """Note that the cloud registered it again, or refused it for now."""
         if isinstance(outcome, PublishedOutcome):
             self.changed(outcome)
         else:
             self._error_code, self.is_registered = outcome.code, False
 
     def lost(self) -> None:
-        """The cloud has forgotten it, and is asked for it again."""
+        """Mark it as not registered; it is requested again."""
         with self._lock:
             self.is_registered = False
 
     def identifiers(self) -> list[int]:
-        """What its events have, had or will have as their identifier."""
+        """Return the past, present and announced identifiers of its events."""
         known = (self._now, self._next, self._before)
         return [one.variable.variable_id for one in known if one is not None]
 
     def has_identifier(self, variable_id: int) -> bool:
-        """Whether this is one of them, and it is still published."""
+        """Return whether this is one of its identifiers, and it is still published."""
         return not self._is_over and variable_id in self.identifiers()
 
     def note_policed(self, notice: EventsPoliced) -> bool:
-        """What an edge router has stopped; whether that is more than was known."""
+        """Note an edge router's report of policed events; return whether the total has grown."""
         return self._policed.note(notice)
 
     def end(self) -> None:
-        """The connection is closed."""
+        """End it; the connection is closed."""
         self._is_over = True
         self.followers.end()
 
     def column(self) -> Column | None:
-        """How many of its values can be sent at once, the same object for all alike; None: not."""
+        """Return the column type for sending many at once, one object for all alike; None: not
+        possible."""
         return self._column if self.is_registered else None
 
     def identifier_at(self, stamp_ns: int) -> int:
-        """Under which identifier an event of this stamp is sent."""
+        """Return the identifier of events with this stamp."""
         with self._lock:
             self._check()
             return self._variable_at(stamp_ns).variable_id
 
     @property
     def changes_ns(self) -> int:
-        """From when on its events have another identifier, as far as that is announced."""
+        """Announced time from which its events have another identifier."""
         announced = self._next
         return NEVER_NS if announced is None else announced.from_ns
 
@@ -286,7 +287,8 @@ class Publication:
             raise Misuse(f"{self.name} is not published any more", hint="publish it again")
 
     def _variable_at(self, stamp_ns: int) -> StatusVariable:
-        """By the stamp: events out of order still belong to the old period for a while."""
+        """Return the variable for a stamp: events out of order still belong to the old period for a
+        while."""
         if self._next is not None and stamp_ns >= self._next.from_ns:
             self._before, self._now, self._next = self._now, self._next, None
             self._retire_ns = time.monotonic_ns() + RETIRE_AFTER_NS
@@ -297,7 +299,8 @@ class Publication:
         return self._now.variable
 
     def _may_send_now(self, interval_ns_min: int) -> bool:
-        """An alert that no edge took does not count: it may be sent again at once."""
+        """Return whether the minimum interval has passed; an alert that no edge took does not
+        count."""
         last_ns = self._last_sent_ns
         return last_ns is None or time.monotonic_ns() - last_ns >= interval_ns_min
 
@@ -313,9 +316,30 @@ class Publication:
                 for field, each in value.items()
             }
         if self._steps:
-            # A value that does not fit must not be derived from, so it is tried first.
+            # Encode once before deriving: an invalid value must not change the derived state.
             self._codec.encode(value, [_ZERO[each.value_type] for each in variable.derived])
         return self._codec.encode(value, [step(stamp_ns, value) for step in self._steps])
+
+
+class _PolicedTotals:
+    """Total of the edges' reports of policed events; each report is a total since its router began
+    to count."""
+
+    def __init__(self) -> None:
+        self._reported: dict[tuple[str, int], tuple[int, int]] = {}
+        self.total = 0
+
+    def note(self, notice: EventsPoliced) -> bool:
+        """Add a report; return whether the total has grown. A new count adds all of it."""
+        key = notice.edge, notice.variable_id
+        counted = sum(notice.counts.values())
+        count_id, known = self._reported.get(key, (notice.count_id, 0))
+        more = counted - known if count_id == notice.count_id else counted
+        if more <= 0:
+            return False
+        self._reported[key] = notice.count_id, counted
+        self.total += more
+        return True
 
 
 def _column_of(variable: StatusVariable) -> Column | None:
@@ -325,8 +349,8 @@ def _column_of(variable: StatusVariable) -> Column | None:
 
 
 def _plain(value: np.generic, name: str) -> Any:  # noqa: ANN401 -- Of the type that it holds.
-    """A NumPy number as Python's own, exactly."""
-    if value.dtype.kind in "biufS":  # A time would come out as a bare number of some unit.
+    """Return a NumPy number as Python's own, exactly."""
+    if value.dtype.kind in "biufS":  # A NumPy time would become a bare number.
         return value.item()
     raise LayoutError(f"{name} is {value!r}, which is no number", hint="give a number")
 
@@ -339,7 +363,7 @@ def _sequence(value: int) -> int:
 
 
 def _trust(time_quality: TimeQuality, flags: EventFlag) -> tuple[TimeQuality, EventFlag]:
-    """How far an event may be trusted, if that is said in words that an event can hold."""
+    """Return quality and flags as their enums; raise if they are not valid."""
     if type(time_quality) is TimeQuality and type(flags) is EventFlag:
         return time_quality, flags
     try:
@@ -352,7 +376,7 @@ def _trust(time_quality: TimeQuality, flags: EventFlag) -> tuple[TimeQuality, Ev
 
 
 def _number(value: Value, kind: BuiltinType, name: str) -> float:
-    """The value as the sender takes it; it would send a whole number as such, whatever the type."""
+    """Return the value as the sender needs it, converted to its registered type."""
     if kind is BuiltinType.BOOL and isinstance(value, bool):
         return value
     if not isinstance(value, bool):

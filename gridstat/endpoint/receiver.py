@@ -1,4 +1,4 @@
-"""The receiving end as Python meets it: batches, callbacks, an async iterator, newest values.
+"""Receiver for Python programs: batches, callbacks, an async iterator, newest values.
 
 The thread behind it is C (`core/receiver.c`) and never waits for Python. Reading batches is the
 short way; the async iterator is a convenience on top, and a callback costs one Python thread.
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from gridstat.model.rate_law import Period
 
 EVENTS_MAX = 65_536
-"""How many events a batch holds at most, unless the reader says otherwise."""
+"""Default for the largest batch."""
 
 
 @checked_calls()
 class Receiver:
-    """Receives events of expected variables; each is handed out once, in one of the ways below.
+    """Receives events of expected variables; each is delivered once, by one of the methods below.
 
     Batches, callbacks and the async iterator empty the same ring, so use one of them at a time;
     `newest` is apart from that.
@@ -67,12 +67,12 @@ class Receiver:
 
     @property
     def is_running(self) -> bool:
-        """Whether the receiving thread runs."""
+        """True if the receiving thread runs."""
         return self._end.is_running
 
     @property
     def receive_buffer_bytes(self) -> int:
-        """What the system granted for events that the thread has not yet taken."""
+        """Receive buffer that the system granted."""
         return self._end.receive_buffer_bytes
 
     def expect(
@@ -84,20 +84,20 @@ class Receiver:
         every: int = 1,
         deadline_ns: int = 0,
     ) -> None:
-        """Take this variable, the first copy of each event; also while running.
+        """Accept this variable, the first copy of each event; also while running.
 
         `receiver.expect(12, Period(1, 30))` for thirty a second; None stands for aperiodic. What is
         counted of it goes by `every` and `deadline_ns` (0: none is late); with other ones for a
-        known variable the counting begins anew, while no copy of an earlier event passes again.
+        known variable the counts restart, while no copy of an earlier event passes again.
         """
         self._end.expect(variable_id, period, phase_ns, every=every, deadline_ns=deadline_ns)
 
     def forget(self, variable_id: int) -> None:
-        """Take this variable no longer: `receiver.forget(12)`. Its place is free for another."""
+        """Stop accepting this variable: `receiver.forget(12)`. Its place is free for another."""
         self._end.forget(variable_id)
 
     def variable_counters(self, variable_id: int) -> VariableCounters:
-        """What was counted of one variable: `receiver.variable_counters(12)["late"]`."""
+        """Return the counts of one variable: `receiver.variable_counters(12)["late"]`."""
         return self._end.variable_counters(variable_id)
 
     def open_source(self, channel_id: int) -> None:
@@ -109,11 +109,11 @@ class Receiver:
         self._end.open_source(channel_id)
 
     def close_source(self, channel_id: int) -> None:
-        """Watch it no longer: `receiver.close_source(7)`."""
+        """Stop watching a channel: `receiver.close_source(7)`."""
         self._end.close_source(channel_id)
 
     def source_states(self) -> dict[int, dict[str, int]]:
-        """By watched channel: `receiver.source_states()[7]["silent_ns"]`.
+        """Return the state of each watched channel: `receiver.source_states()[7]["silent_ns"]`.
 
         heard_ns (steady clock, 0: never), silent_ns, datagrams, lost, reordered and probes.
         """
@@ -132,7 +132,7 @@ class Receiver:
             thread.join()
 
     def close(self) -> None:
-        """Stop, and give both ports back: `receiver.close()`, or leave the `with` block."""
+        """Stop, and close both ports: `receiver.close()`, or leave the `with` block."""
         self.stop()
         self._end.close()
 
@@ -141,7 +141,7 @@ class Receiver:
         return self._end.fileno()
 
     def read(self, events_max: int = EVENTS_MAX, timeout_s: float | None = 0) -> Samples:
-        """The events that wait, oldest first, as a NumPy array of `SAMPLE`.
+        """Return the waiting events, oldest first, as a NumPy array of `SAMPLE`.
 
         `receiver.read(timeout_s=1.0)` waits for the first one; None waits as long as it takes. The
         batch is empty after the timeout, or when the receiver was stopped.
@@ -151,7 +151,7 @@ class Receiver:
     def read_records(
         self, events_max: int = EVENTS_MAX, timeout_s: float | None = 0
     ) -> list[tuple[Sample, bytes]]:
-        """The events that wait, each with its value and options as the bytes of the wire.
+        """Return the waiting events, each with its value and options as the bytes of the wire.
 
         For user records: `codec.decode(payload)` for each `(sample, payload)`. Open the receiver
         with `option_bytes`, or there are no options to read.
@@ -171,7 +171,7 @@ class Receiver:
     def read_arrow(
         self, events_max: int = EVENTS_MAX, timeout_s: float | None = 0
     ) -> pa.RecordBatch:
-        """The events that wait as an Arrow record batch with the columns of `SAMPLE`.
+        """Return the waiting events as an Arrow record batch with the columns of `SAMPLE`.
 
         With `option_bytes` there is one more column, `options`. `receiver.read_arrow()` needs
         pyarrow: `pip install gridstat[arrow]`.
@@ -200,13 +200,15 @@ class Receiver:
         self._start_callbacks()
 
     async def batches(self, events_max: int = EVENTS_MAX) -> AsyncGenerator[Samples, None]:
-        """Batches as they come, until the receiver is stopped.
+        """Yield batches as they come, until the receiver is stopped.
 
         `async for batch in receiver.batches(): ...`
         """
         loop = asyncio.get_running_loop()
         has_come = asyncio.Event()
-        descriptor = os.dup(self.fileno())  # Our own: `close` must not pull it from under the loop.
+        descriptor = os.dup(
+            self.fileno()
+        )  # A duplicate: `close` must not close it within the loop.
         loop.add_reader(descriptor, has_come.set)
         try:
             while True:
@@ -223,11 +225,11 @@ class Receiver:
             os.close(descriptor)
 
     def newest(self, variable_id: int) -> Sample | None:
-        """The newest event of a variable, None before the first: `receiver.newest(12)`."""
+        """Return the newest event of a variable, None before the first: `receiver.newest(12)`."""
         return self._end.newest(variable_id)
 
     def counters(self) -> dict[str, int]:
-        """What became of every event: `receiver.counters()["delivered"]`.
+        """Return the counters of all events: `receiver.counters()["delivered"]`.
 
         in = malformed + policed_source + unknown + duplicate + policed_jump + delivered +
         ring_full. Apart from that, `kernel_dropped` counts what never came in: messages of the
@@ -236,7 +238,7 @@ class Receiver:
         return self._end.counters()
 
     def latency_histogram(self) -> list[tuple[int, int]]:
-        """Created to received, as (upper bound in ns, events), for events with good time quality.
+        """Return latencies as (upper bound in ns, events), for events with good time quality.
 
         `sum(count for _, count in receiver.latency_histogram())`
         """
@@ -256,7 +258,7 @@ class Receiver:
     def _start_callbacks(self) -> None:
         if self._callback is None or self._thread is not None or not self._end.is_running:
             return
-        # A daemon: a program that ends without `stop` must not wait for a thread that waits.
+        # A daemon: a program that ends without `stop` must not wait for it.
         self._thread = threading.Thread(
             target=_call_back, args=(self._end, self._callback), name="gs-callback", daemon=True
         )

@@ -1,7 +1,7 @@
-"""What the application wants to be registered, and what of it the cloud has lost.
+"""Registrations that the application wants, and those that the cloud has lost.
 
-Learnt from the application's own requests and their outcomes. A cloud that has forgotten the
-end-point (it was away beyond the grace time, or its state was purged) is told all of it again.
+Learnt from the application's own requests and their outcomes. A cloud that has forgotten the end-
+point (which was away beyond the grace time, or whose state was purged) gets all of them again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gridstat.endpoint.session_events import PublicationRestored, SubscriptionRestored, Told
+from gridstat.endpoint.session_events import (
+    NoticeReceived,
+    PublicationRestored,
+    SubscriptionRestored,
+)
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
     ChangeSubscription,
@@ -42,7 +46,8 @@ if TYPE_CHECKING:
 
 STRANGER: Final = 0
 RESTARTED: Final = 3
-"""`AttachedOutcome.code`: the cloud does not know us, or has purged what it knew."""
+"""Values of `AttachedOutcome.code`: the cloud does not know the end-point, or has purged its
+state."""
 
 
 @dataclass(slots=True)
@@ -52,7 +57,7 @@ class _Subscription:
 
 
 class Registrations:
-    """Publications by name and subscriptions by label, as last granted; lost ones are among them.
+    """Publications by name and subscriptions by label, as last granted, including lost ones.
 
     A label names one subscription of this end-point for as long as it lives.
     """
@@ -65,26 +70,28 @@ class Registrations:
         self._lost_subscriptions: set[str] = set()
         self._known_since = 0
         self.is_leaving = False
-        """Whether the application has asked to detach: a cloud that does not know us is right."""
+        """True if the application has requested to detach: a cloud that does not know us is
+        right."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether the cloud holds all that is wanted, as far as we know."""
+        """True if the cloud holds all registrations, as far as is known."""
         return not (self._lost_publications or self._lost_subscriptions)
 
     def attached(self, outcome: AttachedOutcome, *, is_alone: bool) -> bool:
-        """Whether the cloud has come to know us anew, and so has nothing of what it had before.
+        """Return whether the cloud has registered the end-point newly, and so has lost its
+        registrations.
 
-        The code alone does not tell: it is the same at an edge that is new to a cloud which knows
-        us well. A broker that does not say since when is believed by its code at the first edge.
+        The code alone is not enough: it is the same at an edge that is new to a cloud which knows
+        us well. The code of a broker that does not send `known_since` counts at the first edge.
         """
         if not outcome.known_since:
             return is_alone and outcome.code in (STRANGER, RESTARTED)
         before, self._known_since = self._known_since, max(self._known_since, outcome.known_since)
         return outcome.known_since > before
 
-    def asked(self, command: EndPointCommand) -> None:
-        """What is to end is no longer wanted, whether or not anybody answers."""
+    def requested(self, command: EndPointCommand) -> None:
+        """Remove registrations that the application ends, whether or not the cloud answers."""
         match command:
             case Unpublish(names=names):
                 for name in names:
@@ -129,39 +136,40 @@ class Registrations:
 
     def changed(
         self, command: EndPointCommand, outcomes: tuple[Outcome, ...]
-    ) -> list[Told | PublicationRestored]:
-        """What to tell the owner of something that has changed after nobody waited any more."""
+    ) -> list[NoticeReceived | PublicationRestored]:
+        """Return outputs about a change that was granted after the application stopped waiting."""
         if not isinstance(command, ChangeSubscription | ChangePublication):
             return []
         self.answered(command, outcomes)
-        said: list[Told | PublicationRestored] = []
+        outputs: list[NoticeReceived | PublicationRestored] = []
         for outcome in outcomes:
             if isinstance(outcome, GrantedOutcome):
-                said.append(Told(ContractChanged(granted=outcome)))
+                outputs.append(NoticeReceived(ContractChanged(granted=outcome)))
             elif isinstance(outcome, PublishedOutcome):
-                said.append(PublicationRestored(outcome.variable.name, outcome))
-        return said
+                outputs.append(PublicationRestored(outcome.variable.name, outcome))
+        return outputs
 
     def unknown(self, outcomes: tuple[Outcome, ...]) -> list[Outcome]:
-        """Those that grant a contract of which we know nothing."""
+        """Return the outcomes that grant an unknown contract."""
         return [
             each
             for each in outcomes
             if isinstance(each, GrantedOutcome) and each.subscription_id not in self._labels
         ]
 
-    def told(self, notice: Notice) -> None:
-        """A subscription whose variable is gone for good is over."""
+    def notice_received(self, notice: Notice) -> None:
+        """Remove a subscription whose variable is removed for good."""
         if isinstance(notice, Unpublished) and notice.is_over:
             self._end(notice.subscription_id)
 
     def forget_all(self) -> None:
-        """The cloud has lost everything of ours."""
+        """Mark all registrations as lost."""
         self._lost_publications = set(self._publications)
         self._lost_subscriptions = set(self._subscriptions)
 
     def restoring(self) -> Iterator[Publish | Subscribe]:
-        """The commands that bring back what is lost: publications first, many at a time."""
+        """Yield the commands that restore lost registrations: publications first, many at a
+        time."""
         names = sorted(self._lost_publications)
         for at in range(0, len(names), MANY_MAX):
             some = names[at : at + MANY_MAX]
@@ -174,8 +182,9 @@ class Registrations:
     def restored(
         self, command: EndPointCommand, outcomes: tuple[Outcome, ...], newest: tuple[bytes, ...]
     ) -> tuple[list[PublicationRestored | SubscriptionRestored], list[Outcome]]:
-        """What to tell the application, and what was granted although it is no longer wanted."""
-        said: list[PublicationRestored | SubscriptionRestored] = []
+        """Return outputs for the application, and outcomes that were granted but are not wanted any
+        more."""
+        outputs: list[PublicationRestored | SubscriptionRestored] = []
         unwanted: list[Outcome] = []
         if isinstance(command, Publish):
             for request, outcome in zip(command.publications, outcomes, strict=False):
@@ -184,15 +193,15 @@ class Registrations:
                     unwanted.append(outcome)
                 elif isinstance(outcome, PublishedOutcome | RefusedOutcome):
                     self.answered(Publish(publications=(request,)), (outcome,))
-                    said.append(PublicationRestored(name, outcome))
+                    outputs.append(PublicationRestored(name, outcome))
         elif isinstance(command, Subscribe):
             for asked, outcome in zip(command.subscriptions, outcomes, strict=False):
                 if asked.label not in self._lost_subscriptions:
                     unwanted.append(outcome)
                 elif isinstance(outcome, GrantedOutcome | RefusedOutcome):
                     self.answered(Subscribe(subscriptions=(asked,)), (outcome,))
-                    said.append(SubscriptionRestored(asked.label, outcome, newest))
-        return said, unwanted
+                    outputs.append(SubscriptionRestored(asked.label, outcome, newest))
+        return outputs, unwanted
 
     def _granted(self, request: SubscriptionRequest, outcome: GrantedOutcome) -> None:
         before = self._subscriptions.get(request.label)

@@ -1,4 +1,4 @@
-"""How the parts of a connection ask the cloud: a command out, the use of its outcomes back."""
+"""Interface of requests to the cloud: a command, and a function that uses its outcomes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Result = TypeVar("Result")
 
 
 class RequestClient(Protocol):
-    """Asks within the connection's own deadline; `use` runs on the session's thread."""
+    """Sends requests with the connection's own deadline; `use` runs on the session's thread."""
 
     def ask(
         self,
         command: EndPointCommand,
         use: Callable[[tuple[Outcome, ...], tuple[bytes, ...]], Result],
     ) -> Future[Result]:
-        """The result, or the error that came instead."""
+        """Send a command; the future has the result of `use`, or the error."""
         ...
 
 
 def awaited(future: Future[Result], give_back: Callable[[Result], object]) -> Result:
-    """The answer. Whoever is interrupted while waiting, by Ctrl-C say, does not want it any more:
-    it is given back, by the session if it has not come yet, else here."""
+    """Return the answer. If the wait is interrupted, by Ctrl-C say, the result is undone: by the
+    session if it has not come yet, else here."""
     try:
         return future.result()
     except BaseException:
@@ -45,18 +45,18 @@ def _return(done: Future[Result], give_back: Callable[[Result], object]) -> None
 
 
 def spread(outcomes: tuple[Outcome, ...], asked: Sequence[object]) -> tuple[Outcome, ...]:
-    """One outcome for each thing asked: a request refused as a whole has a single one."""
+    """Return one outcome for each item requested: a request refused as a whole has a single one."""
     if len(outcomes) == 1 and len(asked) != 1:
         return outcomes * len(asked)
     return outcomes
 
 
-def nothing(outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> None:
-    """For commands whose outcomes say nothing but no; a refusal is raised."""
+def raise_refusals(outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> None:
+    """Raise the first refusal; other outcomes carry no information."""
     for outcome in outcomes:
         if isinstance(outcome, RefusedOutcome):
             raise refusal(outcome)
 
 
-def whatever(_outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> None:
-    """For what is said for the cloud's sake: it is done with or without its consent."""
+def ignore_outcomes(_outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> None:
+    """Ignore the outcomes: the command is done whether or not the cloud agrees."""

@@ -1,7 +1,7 @@
-"""Requests on their way: numbered when first sent, repeated until answered, bounded in flight.
+"""Requests of the session: numbered when first sent, repeated until answered, bounded in flight.
 
-The broker tells a repeated request by its number as long as it is not too far behind the newest
-one, so the numbers in flight never span more than a window; whatever is asked beyond that waits.
+The broker recognises a repeated request by its number as long as it is not too far behind the
+newest one, so the numbers in flight never span more than a window; further requests wait.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
 
 WINDOW: Final = 128
-"""Half of what an edge router and a broker remember of one end-point."""
+"""Largest span of numbers in flight; half of what an edge router and a broker remember of one end-
+point."""
 WAITING_MAX: Final = 16_384
 UNDECIDED: Final = frozenset({StorageFailed.code})
 
 
 class Purpose(Enum):
-    """Who waits for the answer: the application, the machine itself, or nobody any more."""
+    """Purpose of a request, which says who waits for the answer."""
 
-    ASKED = "asked"
+    REQUESTED = "requested"
     RESTORING = "restoring"
     UNDOING = "undoing"
     ABANDONED = "abandoned"
@@ -43,7 +44,7 @@ class Purpose(Enum):
 
 @dataclass(slots=True)
 class Request:
-    """A command and how far it has come; `request_id` 0 until it is first sent."""
+    """A command and the state of its request; `request_id` 0 until it is first sent."""
 
     command: EndPointCommand
     purpose: Purpose
@@ -56,16 +57,16 @@ class Request:
     repeats: int = 0
     sent_to: str = ""
     retry_at_ns: int | None = None
-    excuse: tuple[Outcome, ...] = ()
-    """Why nobody could decide so far."""
+    undecided: tuple[Outcome, ...] = ()
+    """Last outcomes that decided nothing."""
 
-    def last_word(self) -> Answered | Unanswered:
-        """What the application is told when its time is up."""
-        return Answered(self.token, self.excuse) if self.excuse else Unanswered(self.token)
+    def timeout_output(self) -> Answered | Unanswered:
+        """Return the output for the application when its deadline has passed."""
+        return Answered(self.token, self.undecided) if self.undecided else Unanswered(self.token)
 
 
 class RequestTable:
-    """Numbers grow and are never used twice; at most `WINDOW` of them span what is in flight."""
+    """Requests by number; numbers grow, are never reused, and span at most `WINDOW` in flight."""
 
     def __init__(self, first_request_id: int) -> None:
         self._next_id = first_request_id
@@ -77,22 +78,22 @@ class RequestTable:
         return len(self._waiting) + len(self._in_flight)
 
     def next_id(self) -> int:
-        """A number of its own, also for what is not kept here."""
+        """Return a new number, also for requests that are not kept here."""
         found = self._next_id
         self._next_id += 1
         return found
 
     @property
     def has_room(self) -> bool:
-        """Whether one more may wait; beyond that the application asks faster than it is served."""
+        """True if one more request may wait."""
         return len(self._waiting) < WAITING_MAX
 
     def add(self, request: Request) -> None:
-        """Let it wait for its turn."""
+        """Add a request to the queue."""
         self._waiting.append(request)
 
     def begin(self) -> Iterator[Request]:
-        """Those that may be sent now for the first time, each with its number."""
+        """Yield the requests that may be sent for the first time now, each with its number."""
         while self._waiting:
             oldest = next(iter(self._in_flight), self._next_id)
             if self._next_id - oldest >= WINDOW:
@@ -103,23 +104,24 @@ class RequestTable:
             yield request
 
     def in_flight(self) -> Iterator[Request]:
-        """Those that were sent and not answered, oldest first."""
+        """Return the requests that were sent and not answered, oldest first."""
         return iter(tuple(self._in_flight.values()))
 
     def lose(self, request: Request) -> None:
-        """Its edge is gone, or has not answered for too long: it shall be sent again."""
+        """Mark a request to be sent again: its edge is lost, or has not answered in time."""
         request.sent_to, request.retry_at_ns = "", None
         self._may_have_lost = True
 
     def take_lost(self) -> list[Request]:
-        """Those in flight that are on no edge now, oldest first; the caller sends them."""
+        """Return the requests in flight that are at no edge now, oldest first; the caller sends
+        them."""
         if not self._may_have_lost:
             return []
         self._may_have_lost = False
         return [request for request in self._in_flight.values() if not request.sent_to]
 
     def answered(self, request_id: int, outcomes: tuple[Outcome, ...]) -> Request | None:
-        """The request with this number, which is now done with; None if it is unknown or goes on.
+        """Remove and return the request with this number; None if it is unknown or not decided.
 
         A broker that cannot write has decided nothing, and takes the same number again; one that
         was repeated already may still be granted. So it is repeated until there is a decision.
@@ -128,19 +130,20 @@ class RequestTable:
         if request is None:
             return None
         if any(isinstance(each, RefusedOutcome) and each.code in UNDECIDED for each in outcomes):
-            request.excuse = outcomes
+            request.undecided = outcomes
             return None
         return self._in_flight.pop(request_id)
 
     def repeat(self, request: Request) -> None:
-        """Ask anew what was answered by mistake, under a new number, before all that waits."""
+        """Repeat a request that was answered by mistake, with a new number, before all waiting
+        ones."""
         request.request_id, request.tries, request.sent_to = 0, 0, ""
         request.body, request.signature, request.retry_at_ns = b"", b"", None
         request.repeats += 1
         self._waiting.appendleft(request)
 
     def overdue(self, now_ns: int) -> list[Request]:
-        """What has waited beyond its deadline; it is reported once.
+        """Return the requests whose deadline has passed; each is returned once.
 
         What was sent may still be granted, so it stays in flight, abandoned, until it is answered.
         """
@@ -155,7 +158,7 @@ class RequestTable:
 
 
 def give_back(outcomes: Iterable[Outcome]) -> Iterator[Unsubscribe | Unpublish]:
-    """The commands that undo what was granted to somebody who had stopped waiting for it."""
+    """Yield the commands that undo what was granted after the application stopped waiting."""
     granted = tuple(outcomes)
     ids = tuple(each.subscription_id for each in granted if isinstance(each, GrantedOutcome))
     names = tuple(each.variable.name for each in granted if isinstance(each, PublishedOutcome))

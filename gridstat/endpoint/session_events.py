@@ -1,7 +1,7 @@
-"""What an end-point's session machine hears and says beyond the events of every machine.
+"""Events and outputs of an end-point's session, beyond those of every state machine.
 
-The application asks (`Ask`); whoever runs the machine does what it says: sends, keeps time, opens
-channels for what is attached, and hands answers and notices to the application.
+The application sends requests (`Requested`); the driver performs the instructions: it sends, keeps
+timers, opens channels, and passes answers and notices to the application.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ EDGES_MAX: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class EndPoint:
-    """Who the end-point is, and to which edge routers it attaches, the preferred one first.
+    """Identity of the end-point, and its edge routers, the preferred one first.
 
     `incarnation` and `first_request_id` are new with every process; the identifiers of requests
     must grow from one process to the next, so they start from the wall clock in nanoseconds.
-    `hosts` says under which address each edge reaches us; no ports, no events.
+    `hosts` has the address under which each edge reaches us; without ports no events come.
     """
 
     name: str
@@ -52,30 +52,33 @@ class EndPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long the machine waits, in nanoseconds, before it asks again."""
+class SessionTimeouts:
+    """Times, in nanoseconds, between retries of the session."""
 
     retry_first_ns: int = NS_PER_S
     retry_last_ns: int = 8 * NS_PER_S
     attach_lead_ns: int = 2 * NS_PER_S
-    """How long the first attachment goes alone; its answer tells what became of older state."""
+    """Time for which the first attachment goes alone; its answer says whether older state still
+    exists."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """The application wants something done within `within_ns`; `token` comes back in the answer."""
+class Requested:
+    """Request of the application with a timeout of `within_ns`; `token` comes back in the
+    answer."""
 
     token: int
     command: EndPointCommand
     within_ns: int
 
 
-SessionEvent: TypeAlias = Connected | Disconnected | Received | TimerFired | Ask
+SessionEvent: TypeAlias = Connected | Disconnected | Received | TimerFired | Requested
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeAttached:
-    """Events may be sent to this edge and are expected from it, on the channels of the outcome."""
+    """The edge is attached: events may be sent to it and are expected from it, on the channels of
+    the outcome."""
 
     edge: str
     outcome: AttachedOutcome
@@ -83,14 +86,14 @@ class EdgeAttached:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationsLost:
-    """The cloud has come to know us anew: nothing of ours is registered until it is restored."""
+    """The cloud has registered the end-point newly: nothing is registered until it is restored."""
 
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeLost:
-    """The session with the edge is gone; its channels may still work."""
+    """The session with the edge is lost; its channels may still work."""
 
     edge: str
 
@@ -105,7 +108,8 @@ class AttachRefused:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One outcome for each thing that was asked, in its order; events that the edge had kept."""
+    """Answer to a request: one outcome for each item, in order, and events that the edge had
+    cached."""
 
     token: int
     outcomes: tuple[Outcome, ...]
@@ -114,21 +118,21 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """Nobody answered in time; what was asked is undone should it be granted after all."""
+    """No answer came in time; if the request is granted later, it is undone."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class CopiesReported:
-    """By which ways the copies of some variables came to an edge."""
+    """Copies of some variables by incoming channel of an edge."""
 
     edge: str
     copies: tuple[EdgeCopies, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NoticeReceived:
     """A notice of the cloud."""
 
     notice: Notice
@@ -160,7 +164,7 @@ SessionOutput: TypeAlias = (
     | Answered
     | Unanswered
     | CopiesReported
-    | Told
+    | NoticeReceived
     | PublicationRestored
     | SubscriptionRestored
 )

@@ -1,7 +1,7 @@
-"""Runs an end-point's session machine in a thread of its own, for applications of any kind.
+"""Thread that runs an end-point's session, for applications of any kind.
 
-The application's threads hand over requests and wait for futures; everything of the command plane
-happens on this thread's event loop. What the machine says to the application goes to a listener.
+The application's threads submit requests and wait for futures; the whole command protocol runs on
+this thread's event loop. Other outputs of the session go to a listener.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from gridstat.endpoint.request_table import give_back
-from gridstat.endpoint.session_events import Answered, Ask, SessionOutput, Unanswered
+from gridstat.endpoint.session_events import Answered, Requested, SessionOutput, Unanswered
 from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.driver import Driver, DriverEnvironment
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
     from gridstat.net.command.tls import Credentials
 
-    _Asked: TypeAlias = tuple[EndPointCommand, Callable[[Answered | GridStatError], None], int]
+    _Pending: TypeAlias = tuple[EndPointCommand, Callable[[Answered | GridStatError], None], int]
 
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
@@ -37,19 +37,19 @@ UNDO_WITHIN_S: Final = 10.0
 
 
 class Listener(Protocol):
-    """Hears, on the session's thread, what is not an answer to anybody's question."""
+    """Receives, on the session's thread, the outputs that answer no request."""
 
-    def heard(self, word: SessionOutput) -> None:
-        """The machine says something to the application; it must not block."""
+    def output_received(self, output: SessionOutput) -> None:
+        """Handle an output of the session; must not block."""
         ...
 
-    def failed(self, edge: str, error: GridStatError) -> None:
-        """No session with this edge, and why; it is tried again."""
+    def connection_failed(self, edge: str, error: GridStatError) -> None:
+        """Note why there is no session with this edge; the driver tries again."""
         ...
 
 
 class SessionThread:
-    """Every request that was asked is answered: by the cloud, by its deadline, or by `close`."""
+    """Answers every request: by the cloud, by its deadline, or by `close`."""
 
     def __init__(
         self, session: EndPointSession, credentials: Credentials, listener: Listener
@@ -58,9 +58,9 @@ class SessionThread:
         self._credentials = credentials
         self._listener = listener
         self._loop = asyncio.new_event_loop()
-        self._driver: Driver[Ask] | None = None
-        self._asked: deque[_Asked] = deque()
-        self._is_taking_due = False
+        self._driver: Driver[Requested] | None = None
+        self._pending: deque[_Pending] = deque()
+        self._is_taking_scheduled = False
         self._answers: dict[int, Callable[[Answered | GridStatError], None]] = {}
         self._last_token = 0
         self._bug: BaseException | None = None
@@ -71,7 +71,7 @@ class SessionThread:
 
     @property
     def attached_edges(self) -> tuple[str, ...]:
-        """The edges that take requests now."""
+        """Edges that accept requests now."""
         return self._session.attached_edges
 
     def start(self, edges: tuple[EdgeAddress, ...]) -> None:
@@ -85,17 +85,17 @@ class SessionThread:
         use: Callable[[tuple[Outcome, ...], tuple[bytes, ...]], Result],
         within_s: float,
     ) -> Future[Result]:
-        """Ask something; `use` makes the result of the outcomes, on the session's thread.
+        """Send a request; `use` makes the result of the outcomes, on the session's thread.
 
-        Whoever cancels the future does not want it any more: what is granted is given back.
+        If the future is cancelled, whatever is granted is undone.
         """
         future: Future[Result] = Future()
 
         def answered(answer: Answered | GridStatError) -> None:
             if not future.set_running_or_notify_cancel():
-                self._answered_in_vain(command, use, answer)
+                self._handle_unwanted_answer(command, use, answer)
                 return
-            # From here on nobody can cancel it.
+            # From here on the future cannot be cancelled.
             try:
                 if not isinstance(answer, Answered):
                     raise answer
@@ -106,16 +106,16 @@ class SessionThread:
         if self._is_closed or self._bug is not None:
             answered(self._closed_error())
         else:
-            self._asked.append((command, answered, max(1, int(within_s * NS_PER_S))))
-            if not self._is_taking_due:
-                self._is_taking_due = True
-                self._plan_taking()
+            self._pending.append((command, answered, max(1, int(within_s * NS_PER_S))))
+            if not self._is_taking_scheduled:
+                self._is_taking_scheduled = True
+                self._schedule_taking()
         return future
 
     def close(self) -> None:
-        """Say Bye, and end the thread; what is still unanswered is told so.
+        """Say Bye, and end the thread; unanswered requests fail.
 
-        Whoever was interrupted in it may call it again: it waits on for the same end.
+        A caller that was interrupted may call it again: it waits for the same end.
         """
         self._is_closed = True
         if not self._thread.is_alive():
@@ -126,26 +126,26 @@ class SessionThread:
         if self._thread is not threading.current_thread():
             self._thread.join()
 
-    def _plan_taking(self) -> None:
-        """Once for all that is asked meanwhile; what is asked on the loop's thread need not wake
-        it, which would be two system calls for each answer that leads to the next question."""
+    def _schedule_taking(self) -> None:
+        """Schedule one run for all requests made meanwhile; requests on the loop's own thread need
+        no wake-up, which would cost two system calls each."""
         try:
             if threading.current_thread() is self._thread:
-                self._loop.call_soon(self._take_asked)
+                self._loop.call_soon(self._take_pending)
             else:
-                self._loop.call_soon_threadsafe(self._take_asked)
-        except RuntimeError:  # It has been closed since we looked.
-            self._take_asked()
+                self._loop.call_soon_threadsafe(self._take_pending)
+        except RuntimeError:  # The loop was closed meanwhile.
+            self._take_pending()
 
     # On the session's thread.
 
-    def _take_asked(self) -> None:
-        # Before anything is taken: whoever asks from now on plans the next time.
-        self._is_taking_due = False
-        for _ in range(len(self._asked)):
+    def _take_pending(self) -> None:
+        # Reset first: a request made from now on schedules the next run.
+        self._is_taking_scheduled = False
+        for _ in range(len(self._pending)):
             try:
-                asked = self._asked.popleft()
-            except IndexError:  # Once it is closed, others may take as well.
+                asked = self._pending.popleft()
+            except IndexError:  # After `close`, other threads may take as well.
                 return
             self._inject(*asked)
 
@@ -155,13 +155,13 @@ class SessionThread:
             self._loop.run_forever()
         finally:
             self._loop.close()
-            self._take_asked()  # Whoever asked while it ended is told so.
+            self._take_pending()  # Requests made during the end fail.
 
     def _wait(self, work: Coroutine[None, None, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _connect(self, edges: tuple[EdgeAddress, ...]) -> None:
-        driver: Driver[Ask] = Driver(
+        driver: Driver[Requested] = Driver(
             self._session,
             self._credentials,
             perform=self._perform,
@@ -169,8 +169,8 @@ class SessionThread:
         )
         self._driver = driver
         for edge in edges:
-            told = partial(self._listener.failed, edge.name)
-            driver.connect_to(edge.identity, [(edge.host, edge.port)], on_failure=told)
+            on_failure = partial(self._listener.connection_failed, edge.name)
+            driver.connect_to(edge.identity, [(edge.host, edge.port)], on_failure=on_failure)
 
     async def _disconnect(self) -> None:
         try:
@@ -178,7 +178,7 @@ class SessionThread:
                 await self._driver.close()
         finally:
             self._fail_all()
-            self._loop.call_soon(self._loop.stop)  # After what sessions still have to close.
+            self._loop.call_soon(self._loop.stop)  # After the sessions have closed.
 
     def _inject(
         self,
@@ -192,25 +192,25 @@ class SessionThread:
         assert self._driver is not None
         self._last_token += 1
         self._answers[self._last_token] = answered
-        self._driver.inject(Ask(self._last_token, command, within_ns))
+        self._driver.inject(Requested(self._last_token, command, within_ns))
 
-    def _perform(self, word: object) -> bool:
-        match word:
+    def _perform(self, output: object) -> bool:
+        match output:
             case Answered(token=token):
-                self._answers.pop(token)(word)
+                self._answers.pop(token)(output)
             case Unanswered(token=token):
                 self._answers.pop(token)(DeadlinePassed("the cloud did not answer in time"))
             case _:
-                self._listener.heard(word)  # type: ignore[arg-type]
+                self._listener.output_received(output)  # type: ignore[arg-type]
         return True
 
-    def _answered_in_vain(
+    def _handle_unwanted_answer(
         self,
         command: EndPointCommand,
         use: Callable[[tuple[Outcome, ...], tuple[bytes, ...]], object],
         answer: Answered | GridStatError,
     ) -> None:
-        """Nobody waits for it any more; no contract may be without an owner."""
+        """Undo the result of a cancelled request; no contract may be without an owner."""
         if not isinstance(answer, Answered):
             return
         if isinstance(command, Publish | Subscribe):
@@ -218,14 +218,14 @@ class SessionThread:
                 self.ask(undoing, lambda *_: None, UNDO_WITHIN_S)
             return
         try:
-            use(answer.outcomes, answer.newest)  # What has changed has an owner, who shall know.
+            use(answer.outcomes, answer.newest)  # A change has an owner, who is notified.
         except GridStatError:
             log.info("refused_in_vain command=%s", type(command).__name__)
         except Exception:
             log.exception("answered_in_vain command=%s", type(command).__name__)
 
     def _break(self, error: BaseException) -> None:
-        """A bug of ours must not take the user's process with it; nothing is asked any more."""
+        """Fail all requests after a bug in the session, instead of ending the user's process."""
         log.critical("session_failed", exc_info=error)
         self._bug = error
         self._fail_all()

@@ -1,12 +1,13 @@
-"""A subscription as the application holds it: values to read, streams to follow, a contract."""
+"""A subscription as the application uses it: values, streams, and the contract."""
 
 from __future__ import annotations
 
 import reprlib
 import threading
+import weakref
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import numpy as np
 
@@ -14,17 +15,16 @@ from gridstat.core.samples import SAMPLE
 from gridstat.endpoint.arrow_columns import arrow_batch
 from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
 from gridstat.endpoint.contract import Contract, contract_of
-from gridstat.endpoint.event_stream import EventStream
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.mailbox import Mailbox
 from gridstat.endpoint.options import QosOptions, check_wait, modal_qos
-from gridstat.endpoint.path_ledger import PathBook
+from gridstat.endpoint.path_ledger import PathLedgers
 from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import Misuse
 from gridstat.model.short_text import counted, short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     import pyarrow as pa
 
@@ -42,18 +42,18 @@ STREAM_EVENTS_MAX: Final = 65_536
 
 
 class Subscriptions(Protocol):
-    """Who keeps subscriptions for the application."""
+    """Owner of subscriptions: the subscription registry."""
 
     def change(self, subscription: Subscription, qos: ModalQos) -> None:
-        """Blocks until the cloud has answered; raises its refusal."""
+        """Change the quality; blocks until the cloud has answered, and raises its refusal."""
         ...
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Blocks until the cloud has answered."""
+        """End the subscription; blocks until the cloud has answered."""
         ...
 
     def ledger(self, subscription: Subscription) -> Ledger:
-        """What came of its contract so far."""
+        """Return the ledger so far."""
         ...
 
 
@@ -80,7 +80,7 @@ class Subscription:
         voltage = grid.subscribe("c1/north/pmu-1/voltage", qos=gridstat.qos(rate=10))
         print(voltage.value)
 
-    Reading is free of locks: `value` and the like tell of the newest event by its stamp. To read
+    Reading is free of locks: `value` and the like are of the newest event by its stamp. To read
     several that belong together, take `newest` once.
     """
 
@@ -95,18 +95,18 @@ class Subscription:
         self._keeper = keeper
         self._contract = contract_of(outcome)
         self.followers = followers
-        """Who is told of its changes."""
+        """Followers of its changes."""
         self.granted_contract = self._contract
-        """As last asked for and granted; the broker may have lowered it since."""
+        """Contract as last requested and granted; the broker may have lowered it since."""
         self.notice_order = (0, 0)
-        """Of the newest notice that has changed the contract."""
+        """Order of the newest notice that has changed the contract."""
         self.incoming = incoming
         self.label = label
         self.is_over = False
         self.past = Ledger()
-        self.paths = PathBook()
+        self.paths = PathLedgers()
         self._dropped_before = 0
-        # Streams may be forgotten, and so left, in the middle of anything.
+        # Re-entrant: the finaliser of a stream may run within a locked section.
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -146,25 +146,26 @@ class Subscription:
 
     @property
     def received_ns(self) -> int:
-        """When the newest event arrived, 0 before the first: `voltage.received_ns`."""
+        """Arrival of the newest event, 0 before the first: `voltage.received_ns`."""
         newest = self.newest
         return 0 if newest is None else newest.received_ns
 
     @property
     def latency_us(self) -> float:
-        """From stamp to arrival of the newest event: `voltage.latency_us`."""
+        """Latency of the newest event, from stamp to arrival: `voltage.latency_us`."""
         newest = self.newest
         return 0.0 if newest is None else newest.latency_us
 
     @property
     def is_extrapolated(self) -> bool:
-        """Whether the newest value was made up for a missing one: `voltage.is_extrapolated`."""
+        """True if the newest value was extrapolated for a missing one:
+        `voltage.is_extrapolated`."""
         newest = self.newest
         return newest is not None and newest.is_extrapolated
 
     @property
     def is_cached(self) -> bool:
-        """Whether the newest value was kept by an edge router: `voltage.is_cached`."""
+        """True if the newest value was cached by an edge router: `voltage.is_cached`."""
         newest = self.newest
         return newest is not None and newest.is_cached
 
@@ -175,15 +176,15 @@ class Subscription:
 
     @property
     def error_code(self) -> int:
-        """0, or what went wrong last (`gridstat error 1034`): `voltage.error_code`."""
+        """Code of the last error (`gridstat error 1034`), or 0: `voltage.error_code`."""
         return self.incoming.holder.error_code
 
     def take_error_code(self) -> int:
-        """The error code, which is 0 from then on: `voltage.take_error_code()`."""
+        """Return the error code and reset it to 0: `voltage.take_error_code()`."""
         return self.incoming.holder.take_error_code()
 
     def snapshot(self) -> Snapshot:
-        """A deep copy of all there is to know: `voltage.snapshot()`."""
+        """Return a deep copy of the whole state: `voltage.snapshot()`."""
         newest = self.newest
         return Snapshot(
             name=self.name,
@@ -203,40 +204,42 @@ class Subscription:
 
     @property
     def published_derived(self) -> tuple[DerivedValue, ...]:
-        """What the publisher sends along: `voltage.published_derived`."""
+        """Derived values that the publisher sends: `voltage.published_derived`."""
         return self.incoming.holder.published_derived()
 
     def register_derived(self, name: str, value_type: BuiltinType | None = None) -> bool:
-        """Keep a derived value from now on; False if it is not published, or of another type.
+        """Keep a derived value from now on; return False if it is not published, or of another
+        type.
 
         `voltage.register_derived("average_10")`
         """
         return self.incoming.holder.register_derived(name, value_type)
 
     def unregister_derived(self, name: str) -> bool:
-        """Keep it no longer; whether it was kept: `voltage.unregister_derived("average_10")`."""
+        """Stop keeping a derived value; return whether it was kept:
+        `voltage.unregister_derived("average_10")`."""
         return self.incoming.holder.unregister_derived(name)
 
     def derived_state(self, name: str) -> DerivedState:
-        """What is known of a derived value: `voltage.derived_state("average_10")`."""
+        """Return the state of a derived value: `voltage.derived_state("average_10")`."""
         return self.incoming.holder.derived_state(name)
 
     # Push: streams and batches.
 
     def events(self, events_max: int = STREAM_EVENTS_MAX) -> EventStream:
-        """Each event from now on: `async for event in voltage.events(): ...`.
+        """Return a stream of the events from now on: `async for event in voltage.events(): ...`.
 
         A reader that falls `events_max` behind loses the oldest, which `dropped` counts.
         """
         box: Mailbox[Delivery] = Mailbox(events_max)
         with self._lock:
             self.incoming.streams = (*self.incoming.streams, box)
-        if self.is_over:  # Only now, or its end in between would be missed.
+        if self.is_over:  # Checked after adding, so that a concurrent end is not missed.
             box.end()
         return EventStream(box, partial(self._leave, box))
 
     async def batches(self) -> AsyncGenerator[Samples, None]:
-        """Batches as they come, as NumPy arrays of `SAMPLE`; subscribe with `keep_events`.
+        """Yield batches as they come, as NumPy arrays of `SAMPLE`; subscribe with `keep_events`.
 
         `async for batch in voltage.batches(): batch["value"].view(np.float64).mean()`
         """
@@ -249,7 +252,7 @@ class Subscription:
             yield batch
 
     def read(self, events_max: int = STREAM_EVENTS_MAX, timeout_s: float | None = 0) -> Samples:
-        """The events since the last read as a NumPy array of `SAMPLE`, oldest first.
+        """Return the events since the last read as a NumPy array of `SAMPLE`, oldest first.
 
         `voltage.read(timeout_s=1.0)` waits for the first one; subscribe with `keep_events`.
         """
@@ -258,7 +261,8 @@ class Subscription:
     def read_arrow(
         self, events_max: int = STREAM_EVENTS_MAX, timeout_s: float | None = 0
     ) -> pa.RecordBatch:
-        """As `read`, as an Arrow record batch: values by their type, records field by field.
+        """Return the same events as `read`, as an Arrow record batch: values by their type, records
+        field by field.
 
         `voltage.read_arrow().to_pandas()` needs pyarrow: `pip install gridstat[arrow]`.
         """
@@ -267,7 +271,8 @@ class Subscription:
 
     @property
     def dropped(self) -> int:
-        """Events that came, and were lost because a reader had fallen behind: `voltage.dropped`.
+        """Number of events that came, and were lost because a reader was too slow:
+        `voltage.dropped`.
 
         They count as delivered in the ledger: the grid has kept its contract.
         """
@@ -280,11 +285,12 @@ class Subscription:
 
     @property
     def contract(self) -> Contract:
-        """What was granted, over which paths, with what prediction: `voltage.contract.paths`."""
+        """The present contract: quality, paths and prediction: `voltage.contract.paths`."""
         return self._contract
 
     def changes(self, changes_max: int = STREAM_CHANGES_MAX) -> ChangeStream:
-        """What becomes of it from now on: `for change in voltage.changes()`, or `async for`.
+        """Return a stream of its changes from now on: `for change in voltage.changes()`, or `async
+        for`.
 
         Moved, lowered, broken, purged, restored, and an edge lost or back; of more than
         `changes_max` that wait to be read the oldest are dropped and counted.
@@ -294,7 +300,7 @@ class Subscription:
     def change(
         self, qos: QosRequest | None = None, modes: Mapping[int, QosRequest] | None = None
     ) -> None:
-        """Ask for another quality; a refusal raises and leaves the old contract.
+        """Request another quality; a refusal raises and leaves the old contract.
 
         `voltage.change(gridstat.qos(rate=30, latency_ms=20))`; `modes` is for later, and refused.
         """
@@ -307,19 +313,19 @@ class Subscription:
             self._keeper.unsubscribe(self)
 
     def ledger(self) -> Ledger:
-        """What came of the contract so far: `voltage.ledger().lost`."""
+        """Return the ledger of the contract so far: `voltage.ledger().lost`."""
         return self._keeper.ledger(self)
 
     def replace_contract(self, outcome: GrantedOutcome) -> None:
-        """The cloud has granted something else; called by the connection."""
+        """Set another contract from the cloud; called by the connection."""
         self._contract = contract_of(outcome)
 
     def regrant_contract(self, outcome: GrantedOutcome) -> None:
-        """As the application has asked, or after the cloud had forgotten it."""
+        """Set the contract that the application requested, or that the cloud restored."""
         self._contract = self.granted_contract = contract_of(outcome)
 
     def end(self, code: int = 0) -> None:
-        """Nothing more comes; called by the connection."""
+        """End the subscription; called by the connection."""
         self.is_over = True
         if code:
             self.incoming.holder.set_error_code(code)
@@ -371,7 +377,40 @@ class Subscription:
         return (np.concatenate(parts) if parts else np.empty(0, SAMPLE)), options
 
 
+class EventStream:
+    """Stream of events, made by `voltage.events()`: `async for event in stream`; ends with the
+    subscription.
+
+    Nothing more is kept for it once it is closed or not referenced.
+    """
+
+    def __init__(self, box: Mailbox[Delivery], leave: Callable[[], object]) -> None:
+        self._box = box
+        self._leave = weakref.finalize(self, leave)
+        self._leave.atexit = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        with self._box.reading():
+            while (found := self._box.take()) is None:
+                if not await self._box.wait_async():
+                    raise StopAsyncIteration
+            return found
+
+    @property
+    def dropped(self) -> int:
+        """Number of events lost because the reader was too slow: `stream.dropped`."""
+        return self._box.dropped
+
+    async def aclose(self) -> None:
+        """Stop the stream: `await stream.aclose()`, or `async with aclosing(voltage.events())`."""
+        self._leave()
+        self._box.end()
+
+
 def without_oldest(batch: Batch, events: int) -> Batch:
-    """What is left of a batch without its oldest events; it does not hold on to them."""
+    """Return a batch without its oldest events, which it does not keep in memory."""
     samples, options, variable = batch
     return samples[events:].copy(), options[events:], variable

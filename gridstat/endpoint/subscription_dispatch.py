@@ -1,7 +1,7 @@
-"""The receiving half of a subscription: from samples to holder, callbacks, streams and batches.
+"""Dispatch of a subscription's events: from samples to holder, callbacks, streams and batches.
 
 Runs on the delivering thread. During a change of period two identifiers stand for one variable,
-each with its own law; an event goes by the law of the identifier that it bears.
+each with its own terms; an event is judged by the terms of its identifier.
 """
 
 from __future__ import annotations
@@ -28,36 +28,21 @@ if TYPE_CHECKING:
     from gridstat.endpoint.delivery import Row
     from gridstat.endpoint.failure_reports import FailureReports
     from gridstat.endpoint.mailbox import Mailbox
-    from gridstat.endpoint.slot_clock import Begin
+    from gridstat.endpoint.options import EventHandlers, OnEvent
+    from gridstat.endpoint.slot_clock import StartTime
     from gridstat.endpoint.tally import Tally
     from gridstat.endpoint.violation import Missed, Terms
-    from gridstat.model.extrapolation import Extrapolation
     from gridstat.model.status import StatusVariable
 
-    OnEvent: TypeAlias = Callable[[Delivery], object] | Callable[[Delivery, float], object]
-    OnViolation: TypeAlias = Callable[[Violation], object]
     Batch: TypeAlias = tuple[Samples, list[bytes], StatusVariable]
 
 log = logging.getLogger(__name__)
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Interests:
-    """What the application wants done with events, beside holding the newest.
-
-    `hook` is our own: a group's way to its members' events.
-    """
-
-    on_event: OnEvent | None = None
-    on_violation: OnViolation | None = None
-    extrapolate: Extrapolation | None = None
-    hook: Callable[[Delivery, Arrival], None] | None = None
-
-
 @dataclass(slots=True)
 class _Law:
-    """How the events of one identifier are read, and what is due of them."""
+    """Decoder and terms of the events of one identifier."""
 
     variable: StatusVariable
     decoder: EventDecoder
@@ -66,37 +51,43 @@ class _Law:
 
 
 class SubscriptionDispatch:
-    """Every event of the contract passes once; one that is not due to it (another subscription of
-    this end-point is faster) does not pass."""
+    """Passes every event of the contract once; an event that is not due to it (another subscription
+    of this end-point is faster) is left out."""
 
-    def __init__(self, name: str, interests: Interests, failures: FailureReports) -> None:
+    def __init__(
+        self,
+        name: str,
+        handlers: EventHandlers,
+        failures: FailureReports,
+        batches: Mailbox[Batch] | None = None,
+    ) -> None:
         self.name = name
         self.holder = Holder()
         self.extrapolated = 0
         self.violations = 0
         self.malformed = 0
         self.streams: tuple[Mailbox[Delivery], ...] = ()
-        self.batches: Mailbox[Batch] | None = None
-        self._interests = interests
+        self.batches = batches
+        self._handlers = handlers
         self._failures = failures
-        self._call = None if interests.on_event is None else _with_delay(interests.on_event)
+        self._call = None if handlers.on_event is None else _with_delay(handlers.on_event)
         self._laws: dict[int, _Law] = {}
         self._newest_law: _Law | None = None
         self._watch: SlotWatch | None = None
         self._is_paused = False
         self._has_failed = False
-        points = 1 if interests.extrapolate is None else interests.extrapolate.points
+        points = 1 if handlers.extrapolate is None else handlers.extrapolate.points
         self._points: deque[tuple[int, float]] = deque(maxlen=points)
 
-    def obey(
-        self, variable: StatusVariable, terms: Terms | None, tally: Tally, begin: Begin
+    def set_terms(
+        self, variable: StatusVariable, terms: Terms | None, tally: Tally, begin: StartTime
     ) -> None:
-        """Events of this variable come under these terms, and are counted here."""
+        """Set the terms and the tally of this variable's events."""
         self._check_extrapolation(variable)
         self._newest_law = _Law(variable, EventDecoder(variable), terms, tally)
         self._laws[variable.variable_id] = self._newest_law
         self.holder.describe(variable)
-        if self._interests.on_violation is None and self._interests.extrapolate is None:
+        if self._handlers.on_violation is None and self._handlers.extrapolate is None:
             return
         if terms is None:
             self._watch = None
@@ -106,17 +97,17 @@ class SubscriptionDispatch:
             self._watch.renew(terms, begin)
 
     def forget(self, variable_id: int) -> None:
-        """Events of this identifier come no more."""
+        """Stop dispatching events of this identifier."""
         self._laws.pop(variable_id, None)
 
     def pause(self, *, is_paused: bool) -> None:
-        """While modes change nothing is held against the cloud (S1 §4.5)."""
+        """Pause violations while modes change (S1 §4.5)."""
         self._is_paused = is_paused
 
     # What the deliverer calls.
 
     def take(self, batch: Samples, options: list[bytes], arrival: Arrival) -> None:
-        """Events of one variable, in the order of their arrival."""
+        """Dispatch events of one variable, in the order of their arrival."""
         law = self._laws.get(int(batch[0]["variable_id"]))
         if law is None:
             return
@@ -134,21 +125,21 @@ class SubscriptionDispatch:
 
     @property
     def _is_light(self) -> bool:
-        """Whether only the newest value matters."""
+        """True if only the newest value matters."""
         return (
             self._call is None
             and self._watch is None
             and not self.streams
-            and self._interests.hook is None
+            and self._handlers.hook is None
         )
 
     @property
     def next_due_ns(self) -> int | None:
-        """When the next slot is to be judged."""
+        """Time at which the next slot is judged."""
         return None if self._watch is None else self._watch.next_due_ns
 
     def fire(self, arrival: Arrival) -> None:
-        """The time of some slots has passed."""
+        """Judge the slots whose time has passed."""
         if self._watch is None:
             return
         for missed in self._watch.overdue(arrival.steady_ns):
@@ -163,9 +154,9 @@ class SubscriptionDispatch:
                 self._push(made_up, arrival)
 
     def hold(self, row: Row, options: bytes) -> bool:
-        """An edge router's newest event, kept for us: it fills the holder and calls nobody.
+        """Fill the holder with an event that an edge router had cached; call no handler.
 
-        What is not due to this contract is better than nothing, and no better than what came.
+        An event that is not due to this contract is used only if none has come.
         """
         law = self._laws.get(row[2])
         if law is None or not (self.holder.newest is None or _is_due(row[0], law.terms)):
@@ -180,7 +171,7 @@ class SubscriptionDispatch:
             self._note_point(found)
         return is_news
 
-    # The way of one event.
+    # One event.
 
     def _pass(self, law: _Law, row: Row, options: bytes, arrival: Arrival) -> None:
         created_ns, received_ns = row[0], row[1]
@@ -193,31 +184,29 @@ class SubscriptionDispatch:
         self.holder.put(delivery, arrival.arrived_ns(received_ns))
         is_good = delivery.time_quality is TimeQuality.GOOD
         age_ns = arrival.age_ns(created_ns, received_ns) if is_good else 0
-        # The last events under an old period are not held against the new one.
+        # The last events of an old period are not judged by the new one.
         if self._watch is not None and terms is not None and law is self._newest_law:
             is_open = self._watch.saw(created_ns, arrival.arrived_ns(received_ns), age_ns)
-            if is_open and age_ns > terms.latency_ns and self._interests.extrapolate is None:
+            if is_open and age_ns > terms.latency_ns and self._handlers.extrapolate is None:
                 slot = slot_of(created_ns, terms.period, terms.phase_ns)
                 self._violated(slot, created_ns, Reason.LATE, delivery)
         self._note_point(delivery)
         self._push(delivery, arrival)
 
     def _note_point(self, delivery: Delivery) -> None:
-        if self._interests.extrapolate is not None and isinstance(delivery.value, int | float):
+        if self._handlers.extrapolate is not None and isinstance(delivery.value, int | float):
             self._points.append((delivery.created_ns, float(delivery.value)))
 
     def _push(self, delivery: Delivery, arrival: Arrival) -> None:
-        if self._interests.hook is not None and not delivery.is_extrapolated:
-            self._interests.hook(delivery, arrival)
+        if self._handlers.hook is not None and not delivery.is_extrapolated:
+            self._handlers.hook(delivery, arrival)
         for stream in self.streams:
             stream.put(delivery)
         if self._call is not None:
             try:
                 self._call(delivery)
             except Exception:
-                self._failures.report(
-                    self._interests.on_event, "on_event_failed name=%s", self.name
-                )
+                self._failures.report(self._handlers.on_event, "on_event_failed name=%s", self.name)
 
     def _violated(
         self, slot: int, expected_ns: int, reason: Reason, delivery: Delivery | None
@@ -225,18 +214,18 @@ class SubscriptionDispatch:
         if self._is_paused:
             return
         self.violations += 1
-        if self._interests.on_violation is not None:
+        if self._handlers.on_violation is not None:
             try:
-                self._interests.on_violation(
+                self._handlers.on_violation(
                     Violation(self.name, slot, expected_ns, reason, delivery)
                 )
             except Exception:
                 self._failures.report(
-                    self._interests.on_violation, "on_violation_failed name=%s", self.name
+                    self._handlers.on_violation, "on_violation_failed name=%s", self.name
                 )
 
     def _extrapolated(self, missed: Missed, arrival: Arrival) -> Delivery | None:
-        how = self._interests.extrapolate
+        how = self._handlers.extrapolate
         if how is None:
             return None
         points = sorted(self._points)
@@ -258,7 +247,7 @@ class SubscriptionDispatch:
         )
 
     def _check_extrapolation(self, variable: StatusVariable) -> None:
-        if self._interests.extrapolate is None:
+        if self._handlers.extrapolate is None:
             return
         if variable.value_type not in (BuiltinType.INT64, BuiltinType.FLOAT64):
             raise Misuse(
@@ -277,18 +266,18 @@ def _is_due(created_ns: int, terms: Terms | None) -> bool:
 
 
 def _with_delay(callback: OnEvent) -> Callable[[Delivery], object]:
-    """A callback of two parameters also hears the delay in microseconds (S0 A.30)."""
+    """Return the callback; one of two parameters also gets the delay in microseconds (S0 A.30)."""
     try:
         parameters = inspect.signature(callback).parameters.values()
     except (TypeError, ValueError):
         parameters = ()  # type: ignore[assignment]
-    places = [
+    required = [
         each
         for each in parameters
         if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
         and each.default is each.empty
     ]
-    wants_delay = len(places) == 2  # noqa: PLR2004 -- one for the delivery, one for the delay.
+    wants_delay = len(required) == 2  # noqa: PLR2004 -- one for the delivery, one for the delay.
     if wants_delay:
         return lambda delivery: callback(delivery, delivery.latency_us)  # type: ignore[call-arg]
     return callback  # type: ignore[return-value]

@@ -1,28 +1,28 @@
-"""All subscriptions of a connection: asks for contracts, and follows what the cloud says of them.
+"""Subscriptions of a connection: requests for contracts, and reactions to the cloud's notices.
 
-Grants come on the session's thread; whatever changes a live subscription later happens on the
-delivering thread, between two batches, so that no event meets a half-changed one.
+Grants come on the session's thread. Later changes of a live subscription happen on the delivering
+thread, between two batches, so that no event meets a half-changed one.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, assert_never
 
-from gridstat.endpoint.cached_events import kept_events
 from gridstat.endpoint.change import CODE_PURGED
-from gridstat.endpoint.change_board import FORGOTTEN, refused_words
+from gridstat.endpoint.change_notifier import FORGOTTEN, refusal_reason
 from gridstat.endpoint.mailbox import Mailbox
 from gridstat.endpoint.options import refusal
 from gridstat.endpoint.pattern import PatternSubscription
-from gridstat.endpoint.request_client import awaited, nothing, spread, whatever
+from gridstat.endpoint.request_client import awaited, ignore_outcomes, raise_refusals, spread
 from gridstat.endpoint.subscriber import Subscription, without_oldest
-from gridstat.endpoint.subscription_dispatch import Interests, SubscriptionDispatch
-from gridstat.model.errors import GridStatError, Misuse, NoSuchVariable
+from gridstat.endpoint.subscription_dispatch import SubscriptionDispatch
+from gridstat.model.errors import GridStatError, Malformed, Misuse, NoSuchVariable
+from gridstat.net.codec.event import walk_events
 from gridstat.net.command.endpoint_messages import (
     ChangeSubscription,
     ContractChanged,
@@ -41,65 +41,52 @@ from gridstat.net.command.endpoint_messages import (
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from gridstat.endpoint.change import OnChange
-    from gridstat.endpoint.change_board import ChangeBoard
+    from gridstat.endpoint.change_notifier import ChangeNotifier
     from gridstat.endpoint.change_stream import ChangeFollowers
     from gridstat.endpoint.deliverer import Deliverer
+    from gridstat.endpoint.delivery import Row
     from gridstat.endpoint.expected_variables import ExpectedVariables
     from gridstat.endpoint.ledger import Ledger
+    from gridstat.endpoint.options import SubscriptionSpec
     from gridstat.endpoint.request_client import RequestClient
     from gridstat.endpoint.session_events import SubscriptionRestored
     from gridstat.model.qos import ModalQos
-    from gridstat.model.status import ValueType
     from gridstat.net.clock import Clock
     from gridstat.net.command.endpoint_messages import Notice, Outcome
 
 RETIRE_AFTER_NS: Final = 2_000_000_000
-"""How long after a change of period the old identifier may still bring events."""
+"""Time after a change of period for which the old identifier may still bring events."""
 ORPHANS_MAX: Final = 1_024
 NO_MATCH_AFTER_NS: Final = 2_000_000_000
-"""How long a pattern may be without a match before that is said: a match comes with its paths."""
+"""Time after which a pattern without a match is logged: a match comes only with its paths."""
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """One subscription as the application asks for it."""
-
-    name: str
-    qos: ModalQos
-    value_type: ValueType | None = None
-    interests: Interests = field(default_factory=Interests)
-    derived: tuple[str, ...] = ()
-    keep_events: int = 0
-    on_change: OnChange | None = None
-
-
 class SubscriptionRegistry:
-    """Subscriptions by the cloud's number and by our label; both lead to the same object, which
-    keeps its identity whatever the cloud forgets and grants again."""
+    """Subscriptions by the cloud's number and by our label; both refer to the same object, which
+    stays the same when the cloud forgets it and grants it again."""
 
     def __init__(
         self,
-        asker: RequestClient,
-        listening: ExpectedVariables,
+        client: RequestClient,
+        expected: ExpectedVariables,
         deliverer: Deliverer,
         clock: Clock,
-        board: ChangeBoard,
+        notifier: ChangeNotifier,
     ) -> None:
-        self._asker = asker
-        self._board = board
-        self._listening = listening
+        self._client = client
+        self._notifier = notifier
+        self._expected = expected
         self._deliverer = deliverer
         self._clock = clock
         self._by_id: dict[int, Subscription] = {}
         self._patterns: dict[int, PatternSubscription] = {}
-        self._labelled: dict[str, Subscription | PatternSubscription] = {}
-        self._orders: dict[str, Order] = {}
+        self._by_label: dict[str, Subscription | PatternSubscription] = {}
+        self._specs: dict[str, SubscriptionSpec] = {}
         self._orphans: dict[int, list[tuple[Matched, tuple[bytes, ...]]]] = {}
         self._number = count(1)
         self._dropped_before = 0
@@ -109,22 +96,22 @@ class SubscriptionRegistry:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is none."""
-        return not (self._by_id or self._labelled)
+        """True if there is none."""
+        return not (self._by_id or self._by_label)
 
     @property
     def dropped(self) -> int:
         """Events that slow readers have lost."""
         return self._dropped_before + sum(each.dropped for each in tuple(self._by_id.values()))
 
-    # What the application asks.
+    # Requests of the application.
 
-    def subscribe(self, orders: Sequence[Order]) -> list[Subscription | GridStatError]:
-        """Ask for contracts, many in one request; each has an answer of its own, in order."""
+    def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Subscription | GridStatError]:
+        """Request contracts, many in one message; each has its own answer, in order."""
         found: list[Subscription | GridStatError] = []
         try:
-            for at in range(0, len(orders), MANY_MAX):
-                some = awaited(self.subscribe_later(orders[at : at + MANY_MAX]), self.give_back)
+            for at in range(0, len(specs), MANY_MAX):
+                some = awaited(self.subscribe_later(specs[at : at + MANY_MAX]), self.give_back)
                 found += some
         except BaseException:
             self.give_back(found)
@@ -132,34 +119,30 @@ class SubscriptionRegistry:
         return found
 
     def subscribe_later(
-        self, orders: Sequence[Order]
+        self, specs: Sequence[SubscriptionSpec]
     ) -> Future[list[Subscription | GridStatError]]:
-        """Ask in one request, without waiting for the answers."""
-        labels = [f"s{next(self._number)}" for _ in orders]
-        requests = tuple(
-            _request(order, label) for order, label in zip(orders, labels, strict=True)
-        )
+        """Request contracts in one message, without waiting for the answers."""
+        labels = [f"s{next(self._number)}" for _ in specs]
+        requests = tuple(_request(spec, label) for spec, label in zip(specs, labels, strict=True))
 
         def use(
             outcomes: tuple[Outcome, ...], newest: tuple[bytes, ...]
         ) -> list[Subscription | GridStatError]:
             found = [
-                self._granted(order, label, outcome)
-                for order, label, outcome in zip(
-                    orders, labels, spread(outcomes, orders), strict=True
-                )
+                self._granted(spec, label, outcome)
+                for spec, label, outcome in zip(specs, labels, spread(outcomes, specs), strict=True)
             ]
             self._hold_newest(newest)
             return found
 
-        return self._asker.ask(Subscribe(subscriptions=requests), use)
+        return self._client.ask(Subscribe(subscriptions=requests), use)
 
     def subscribe_pattern(
-        self, order: Order, on_match: Callable[[Subscription], object] | None
+        self, spec: SubscriptionSpec, on_match: Callable[[Subscription], object] | None
     ) -> PatternSubscription:
-        """Ask for all that a pattern stands for."""
+        """Subscribe to all variables of a pattern."""
         label = f"p{next(self._number)}"
-        pattern = PatternSubscription(self, order.name, label, on_match)
+        pattern = PatternSubscription(self, spec.name, label, on_match)
 
         def use(outcomes: tuple[Outcome, ...], _: tuple[bytes, ...]) -> None:
             (outcome,) = outcomes
@@ -167,11 +150,11 @@ class SubscriptionRegistry:
                 raise refusal(outcome)
             assert isinstance(outcome, GrantedOutcome), "a pattern is granted or refused"
             with self._lock:
-                self._orders[label] = order
-                self._labelled[label] = pattern
+                self._specs[label] = spec
+                self._by_label[label] = pattern
             self._hold_pattern(pattern, outcome)
 
-        asked = self._asker.ask(Subscribe(subscriptions=(_request(order, label),)), use)
+        asked = self._client.ask(Subscribe(subscriptions=(_request(spec, label),)), use)
         awaited(asked, lambda _: self._end_pattern(pattern))
         at_ns = self._clock.steady_ns() + NO_MATCH_AFTER_NS
         self._deliverer.later(at_ns, partial(_warn_without_match, pattern))
@@ -187,9 +170,9 @@ class SubscriptionRegistry:
                 raise refusal(outcome)
             assert isinstance(outcome, GrantedOutcome), "a change is granted or refused"
             subscription.regrant_contract(outcome)
-            self._deliverer.post(partial(self._listening.begin, subscription, self.modes))
+            self._deliverer.post(partial(self._expected.begin, subscription, self.modes))
 
-        self._asker.ask(command, use).result()
+        self._client.ask(command, use).result()
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """End one; nothing is delivered from now on, whether or not the cloud answers."""
@@ -203,31 +186,33 @@ class SubscriptionRegistry:
             self._forget(subscription)
         ids = [each.contract.subscription_id for each in held]
         return [
-            self._asker.ask(Unsubscribe(subscription_ids=tuple(ids[at : at + MANY_MAX])), whatever)
+            self._client.ask(
+                Unsubscribe(subscription_ids=tuple(ids[at : at + MANY_MAX])), ignore_outcomes
+            )
             for at in range(0, len(ids), MANY_MAX)
         ]
 
     def end_pattern(self, pattern: PatternSubscription) -> None:
-        """End a pattern and all that it has caught."""
+        """End a pattern and all its subscriptions."""
         self._end_pattern(pattern).result()
 
     def _end_pattern(self, pattern: PatternSubscription) -> Future[None]:
         pattern.is_over = True
         with self._lock:
             self._patterns.pop(pattern.pattern_id, None)
-            self._labelled.pop(pattern.label, None)
-            self._orders.pop(pattern.label, None)
+            self._by_label.pop(pattern.label, None)
+            self._specs.pop(pattern.label, None)
         for match in pattern.matches:
             self._forget(match)
-        return self._asker.ask(Unsubscribe(subscription_ids=(pattern.pattern_id,)), nothing)
+        return self._client.ask(Unsubscribe(subscription_ids=(pattern.pattern_id,)), raise_refusals)
 
     def unsubscribe_all(self) -> None:
         """End all of them in one request."""
         self.end()
-        self._asker.ask(Unsubscribe(), nothing).result()
+        self._client.ask(Unsubscribe(), raise_refusals).result()
 
     def end(self) -> None:
-        """Nothing more comes to any of them."""
+        """End all subscriptions and patterns here."""
         with self._lock:
             patterns = tuple(self._patterns.values())
             self._patterns.clear()
@@ -236,27 +221,27 @@ class SubscriptionRegistry:
             pattern.is_over = True
         for subscription in tuple(self._by_id.values()):
             self._forget(subscription)
-        self._labelled.clear()
-        self._orders.clear()
+        self._by_label.clear()
+        self._specs.clear()
 
     def ledger(self, subscription: Subscription) -> Ledger:
-        """What came of a contract so far."""
-        return self._listening.ledger(subscription)
+        """Return the ledger of a contract so far."""
+        return self._expected.ledger(subscription)
 
     def report(self) -> None:
-        """Notify the cloud the ledgers of all that got anything; nobody waits for the answer."""
+        """Report all non-empty ledgers to the cloud; the answers are ignored."""
         held = sorted(self._by_id.items())
         impaired = tuple(number for number, each in held if each.contract.paths_down)[:MANY_MAX]
-        for some in self._listening.reports(held):
-            self._asker.ask(ReportLedger(entries=some, impaired=impaired), whatever)
+        for some in self._expected.reports(held):
+            self._client.ask(ReportLedger(entries=some, impaired=impaired), ignore_outcomes)
             impaired = ()
         if impaired:
-            self._asker.ask(ReportLedger(entries=(), impaired=impaired), whatever)
+            self._client.ask(ReportLedger(entries=(), impaired=impaired), ignore_outcomes)
 
-    # What the cloud says, on the session's thread.
+    # Notices of the cloud, on the session's thread.
 
-    def told(self, notice: Notice, newest: tuple[bytes, ...]) -> None:
-        """A notice; it may come twice, once by each edge, and means the same then."""
+    def notice_received(self, notice: Notice, newest: tuple[bytes, ...]) -> None:
+        """Handle a notice; it may come twice, once by each edge, with the same effect."""
         match notice:
             case Matched():
                 self._matched(notice, newest)
@@ -281,7 +266,7 @@ class SubscriptionRegistry:
         reason = notice.reason or f"{notice.name} is not published any more"
         is_known = subscription.error_code == code
         if notice.is_over or not is_known:
-            self._board.subscription_purged(subscription, reason, code, is_over=notice.is_over)
+            self._notifier.subscription_purged(subscription, reason, code, is_over=notice.is_over)
         if notice.is_over:
             self._forget(subscription, code)
         else:
@@ -293,64 +278,67 @@ class SubscriptionRegistry:
             return
         if any(notice.order):
             if notice.order <= subscription.notice_order:
-                return  # By the other edge, or repeated: it is known, or out of date.
+                return  # Repeated, or from the other edge: known or outdated.
             subscription.notice_order = notice.order
         before = subscription.contract
         subscription.replace_contract(notice.granted)
-        self._deliverer.post(partial(self._listening.begin, subscription, self.modes))
-        self._board.contract_changed(subscription, before, subscription.granted_contract)
+        self._deliverer.post(partial(self._expected.begin, subscription, self.modes))
+        self._notifier.contract_changed(subscription, before, subscription.granted_contract)
 
     def registrations_lost(self) -> None:
-        """The cloud has forgotten all of them; each is granted again, or refused for now."""
+        """Report all subscriptions as purged; each is granted again, or refused for now."""
         for subscription in tuple(self._by_id.values()):
-            self._board.subscription_purged(subscription, FORGOTTEN, CODE_PURGED, is_over=False)
+            self._notifier.subscription_purged(subscription, FORGOTTEN, CODE_PURGED, is_over=False)
 
     def followers(self) -> list[ChangeFollowers]:
-        """Who follows the changes of each subscription."""
+        """Return the followers of each subscription."""
         return [each.followers for each in tuple(self._by_id.values())]
 
-    def restored(self, word: SubscriptionRestored) -> None:
-        """The cloud had forgotten one of ours, and grants it again or not yet."""
-        held = self._labelled.get(word.label)
+    def restored(self, event: SubscriptionRestored) -> None:
+        """Handle the restoration, or refusal, of a subscription that the cloud had forgotten."""
+        held = self._by_label.get(event.label)
         if isinstance(held, Subscription):
-            self._regrant(held, word.outcome)
-            self._hold_newest(word.newest)
-        elif held is not None and isinstance(word.outcome, GrantedOutcome):
+            self._regrant(held, event.outcome)
+            self._hold_newest(event.newest)
+        elif held is not None and isinstance(event.outcome, GrantedOutcome):
             with self._lock:
                 self._patterns.pop(held.pattern_id, None)
-            self._hold_pattern(held, word.outcome)
+            self._hold_pattern(held, event.outcome)
 
     def set_modes(self, modes: int, next_modes: int = 0) -> None:
-        """Other modes are active, or about to be: contracts are judged by them from now on."""
+        """Set the active and the next modes, by which contracts are judged from now on."""
         has_changed = modes != self.modes
         self.modes, self.next_modes = modes, next_modes
         is_changing = next_modes not in (0, modes)
         for subscription in tuple(self._by_id.values()):
             subscription.incoming.pause(is_paused=is_changing)
             if has_changed:
-                self._deliverer.post(partial(self._listening.begin, subscription, modes))
+                self._deliverer.post(partial(self._expected.begin, subscription, modes))
 
-    def _granted(self, order: Order, label: str, outcome: Outcome) -> Subscription | GridStatError:
+    def _granted(
+        self, spec: SubscriptionSpec, label: str, outcome: Outcome
+    ) -> Subscription | GridStatError:
         if isinstance(outcome, RefusedOutcome):
             return refusal(outcome)
         if not isinstance(outcome, GrantedOutcome):
             return Misuse(f"the cloud answered {type(outcome).__name__} to a subscription")
-        incoming = SubscriptionDispatch(order.name, order.interests, self._deliverer.failures)
-        if order.keep_events:
-            incoming.batches = Mailbox(order.keep_events, without_oldest)
-        followers = self._board.new_followers(order.on_change)
+        batches = Mailbox(spec.keep_events, without_oldest) if spec.keep_events else None
+        incoming = SubscriptionDispatch(spec.name, spec.handlers, self._deliverer.failures, batches)
+        followers = self._notifier.new_followers(spec.on_change)
         subscription = Subscription(self, incoming, outcome, label, followers)
         try:
-            self._listening.begin(subscription, self.modes)
+            self._expected.begin(subscription, self.modes)
         except GridStatError as problem:
-            self._asker.ask(Unsubscribe(subscription_ids=(outcome.subscription_id,)), whatever)
+            self._client.ask(
+                Unsubscribe(subscription_ids=(outcome.subscription_id,)), ignore_outcomes
+            )
             return problem
-        for name in order.derived:
+        for name in spec.derived:
             if not incoming.holder.register_derived(name):
                 incoming.holder.set_error_code(NoSuchVariable.code)
         with self._lock:
             self._by_id[outcome.subscription_id] = subscription
-            self._labelled.setdefault(label, subscription)
+            self._by_label.setdefault(label, subscription)
         return subscription
 
     def _regrant(
@@ -362,23 +350,25 @@ class SubscriptionRegistry:
             is_known = subscription.error_code == outcome.code
             subscription.incoming.holder.set_error_code(outcome.code)
             if not is_known:
-                reason = refused_words(outcome)
-                self._board.subscription_purged(subscription, reason, outcome.code, is_over=False)
+                reason = refusal_reason(outcome)
+                self._notifier.subscription_purged(
+                    subscription, reason, outcome.code, is_over=False
+                )
             return
         with self._lock:
             self._by_id.pop(subscription.contract.subscription_id, None)
-            before = self._listening.identifiers(subscription)
+            before = self._expected.identifiers(subscription)
             subscription.regrant_contract(outcome)
             subscription.notice_order = (0, 0)
             subscription.paths.has_news = True
             self._by_id[outcome.subscription_id] = subscription
         subscription.incoming.holder.set_error_code(0)
-        self._listening.begin(subscription, self.modes)
+        self._expected.begin(subscription, self.modes)
         after = None if outcome.variable is None else outcome.variable.variable_id
         for variable_id in before:
             if variable_id != after:
-                self._listening.end(subscription, variable_id)
-        self._board.subscription_restored(subscription)
+                self._expected.end(subscription, variable_id)
+        self._notifier.subscription_restored(subscription)
 
     def _hold_pattern(self, pattern: PatternSubscription, outcome: GrantedOutcome) -> None:
         pattern.granted(outcome)
@@ -394,7 +384,7 @@ class SubscriptionRegistry:
             return
         pattern = self._patterns.get(notice.pattern_id)
         if pattern is None:
-            # By the other edge it may be ahead of the pattern's own answer.
+            # Through the other edge the match may come before the pattern's own answer.
             with self._lock:
                 if len(self._orphans) < ORPHANS_MAX:
                     self._orphans.setdefault(notice.pattern_id, []).append((notice, newest))
@@ -403,8 +393,8 @@ class SubscriptionRegistry:
         if known is not None:
             self._regrant(known, granted)
         else:
-            order = self._orders[pattern.label]
-            named = replace(order, name=granted.variable.name)
+            spec = self._specs[pattern.label]
+            named = replace(spec, name=granted.variable.name)
             found = self._granted(named, pattern.label, granted)
             if isinstance(found, GridStatError):
                 pattern.miss(granted.variable.name, f"{found.args[0]} ({found.code})")
@@ -421,35 +411,55 @@ class SubscriptionRegistry:
             return
         before = [
             number
-            for number in self._listening.identifiers(subscription)
+            for number in self._expected.identifiers(subscription)
             if number != variable.variable_id
         ]
         subscription.replace_contract(notice.granted)
-        begin = partial(self._listening.begin, subscription, self.modes, notice.from_ns)
+        begin = partial(self._expected.begin, subscription, self.modes, notice.from_ns)
         self._deliverer.post(begin)
         ahead_ns = max(0, notice.from_ns - self._clock.posix_ns())
         at_ns = self._clock.steady_ns() + ahead_ns + RETIRE_AFTER_NS
         for number in before:
-            self._listening.limit(subscription, number, notice.from_ns)
-            self._deliverer.later(at_ns, partial(self._listening.end, subscription, number))
+            self._expected.limit(subscription, number, notice.from_ns)
+            self._deliverer.later(at_ns, partial(self._expected.end, subscription, number))
 
     def _forget(self, subscription: Subscription, code: int = 0) -> None:
         with self._lock:
             self._by_id.pop(subscription.contract.subscription_id, None)
-            held = self._labelled.get(subscription.label)
+            held = self._by_label.get(subscription.label)
             if isinstance(held, PatternSubscription):
                 held.lost(subscription)
             else:
-                self._labelled.pop(subscription.label, None)
-        self._listening.end(subscription)
+                self._by_label.pop(subscription.label, None)
+        self._expected.end(subscription)
         self._dropped_before += 0 if subscription.is_over else subscription.dropped
         subscription.end(code)
 
     def _hold_newest(self, newest: tuple[bytes, ...]) -> None:
-        """Events that an edge router had kept fill the holders that are still empty."""
-        for variable_id, row, options in kept_events(newest, self._clock.posix_ns()):
+        """Fill the holders that are still empty with events that an edge router had cached."""
+        for variable_id, row, options in _cached_events(newest, self._clock.posix_ns()):
             for taker in self._deliverer.takers(variable_id):
                 taker.hold(row, options)
+
+
+def _cached_events(newest: tuple[bytes, ...], received_ns: int) -> Iterator[tuple[int, Row, bytes]]:
+    """Yield identifier, row and options of each event; malformed ones are left out."""
+    for raw in newest:
+        try:
+            views = list(walk_events(raw))
+        except Malformed:
+            continue
+        for view in views:
+            row = (
+                view.created_ns,
+                received_ns,
+                view.variable_id,
+                view.option_count,
+                view.flags,
+                view.sequence,
+                int.from_bytes(view.payload[:8], "big", signed=True),
+            )
+            yield view.variable_id, row, bytes(view.payload[8:])
 
 
 def _warn_without_match(pattern: PatternSubscription) -> None:
@@ -457,7 +467,7 @@ def _warn_without_match(pattern: PatternSubscription) -> None:
         log.warning("no_match_yet pattern=%r missed=%d", pattern.pattern, len(pattern.missed))
 
 
-def _request(order: Order, label: str) -> SubscriptionRequest:
+def _request(spec: SubscriptionSpec, label: str) -> SubscriptionRequest:
     return SubscriptionRequest(
-        name=order.name, qos=order.qos, value_type=order.value_type, label=label
+        name=spec.name, qos=spec.qos, value_type=spec.value_type, label=label
     )

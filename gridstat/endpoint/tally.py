@@ -1,8 +1,8 @@
-"""Counts what came of one subscription's contract under one identifier, slot by slot.
+"""Counts of one subscription's contract under one identifier, slot by slot.
 
-A due slot is open until its event comes or its window closes: its latency and a settling time
-after it was due, by the steady clock. Then it is lost for good, so that no counter ever falls; an
-event that comes later still is only `recovered`. Expected = delivered + lost, at any time.
+A due slot is open until its event comes or its window closes: its latency and a settling time after
+it was due, by the steady clock. Then it is lost for good, so that no counter ever falls; an event
+that comes later still is only `recovered`. At any time expected = delivered + lost.
 """
 
 from __future__ import annotations
@@ -14,39 +14,46 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from gridstat.endpoint.batch_slots import FEW, slots_of
 from gridstat.endpoint.delivery import TIME_QUALITY_BITS, UNTIMELY_BITS
-from gridstat.endpoint.latency_counts import LatencyCounts
-from gridstat.endpoint.ledger import Ledger
-from gridstat.endpoint.loss_runs import LossRuns
-from gridstat.endpoint.slot_clock import Setback, SlotClock
-from gridstat.model.latency_histogram import NS_PER_US
-from gridstat.model.rate_law import slot_of
+from gridstat.endpoint.ledger import HOUR_NS, Ledger
+from gridstat.endpoint.slot_clock import ClockSetbackDetector, SlotClock
+from gridstat.model.latency_histogram import BUCKETS, NS_PER_US
+from gridstat.model.rate_law import NS_PER_S, slot_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from gridstat.core.samples import Samples
     from gridstat.endpoint.arrival_clock import Arrival
-    from gridstat.endpoint.slot_clock import Begin
+    from gridstat.endpoint.slot_clock import StartTime
     from gridstat.endpoint.violation import Terms
+    from gridstat.model.rate_law import Period
 
 SETTLE_NS: Final = 1_000_000_000
-"""An event that comes so long after its latency has passed finds its slot closed."""
+"""Time after its latency at which a slot closes."""
 OPEN_SLOTS_MAX: Final = 4_096
-"""Slots passed over that may yet come; of more the oldest are lost at once."""
+"""Skipped slots that may still come; of more the oldest are lost at once."""
 NEVER_NS: Final = 2**64
 _NO_SLOTS: Final[list[int]] = []
 FREE_SLOTS: Final = 256
-"""Slots before the first event that count if they come, and are not missed if not."""
+"""Slots before the first event that count if they come, and are not lost if they do not."""
+SERIAL_EVENTS_MAX: Final = 24
+"""Events of a batch up to which counting one by one is faster than by columns."""
+INT64_MAX: Final = 2**63 - 1
+AGE_BITS_MAX: Final = 64
+"""Most bits that the microseconds of an age can have, for any two 64-bit stamps and correction."""
+WAITING_BATCHES_MAX: Final = 64
+"""Batches whose latencies are counted together; NumPy is fast for many and slow to start."""
 
 
 class Tally:
-    """Counted on the delivering thread, read by any.
+    """Counts on the delivering thread; any thread may read.
 
     Until the first event comes slots are counted by time alone; the first begins the exact count,
     unless it is known from which stamp on the events were promised.
     """
 
-    def __init__(self, terms: Terms | None, latency_ns: int, begin: Begin) -> None:
+    def __init__(self, terms: Terms | None, latency_ns: int, begin: StartTime) -> None:
         self._terms = terms
         self._latency_ns, self._untimely_bits = latency_ns, _untimely_bits(latency_ns)
         self._delivered = self._late = self._unknown = self._lost = self._recovered = 0
@@ -64,7 +71,7 @@ class Tally:
     def due(
         self, batch: Samples, options: list[bytes], arrival: Arrival
     ) -> tuple[Samples, list[bytes]]:
-        """Only the events that are due, each counted; all are first copies."""
+        """Count the events that are due and return them; all are first copies."""
         terms = self._terms
         slots = _NO_SLOTS
         if len(batch) == 1:
@@ -81,21 +88,21 @@ class Tally:
         return batch, options
 
     def ledger(self, now_ns: int) -> Ledger:
-        """The counts, all events that arrived before `now_ns` having been counted."""
+        """Return the counts, given that all events that arrived before `now_ns` were counted."""
         with self._lock:
             if self._terms is not None:
                 self._close(self._terms, now_ns)
-            return self._told()
+            return self._ledger()
 
     def limit(self, until_ns: int) -> None:
-        """Nothing stamped `until_ns` or later is promised under this identifier."""
+        """Expect no event stamped `until_ns` or later under this identifier."""
         with self._lock:
             if self._terms is not None:
                 terms = self._terms
                 self._until = slot_of(until_ns, terms.period, terms.phase_ns)
 
-    def renew(self, terms: Terms | None, latency_ns: int, begin: Begin) -> None:
-        """Other terms hold from now on; what was promised before is still owed."""
+    def renew(self, terms: Terms | None, latency_ns: int, begin: StartTime) -> None:
+        """Set other terms from now on; slots promised before are still expected."""
         with self._lock:
             before, self._terms = self._terms, terms
             self._latency_ns, self._untimely_bits = latency_ns, _untimely_bits(latency_ns)
@@ -109,7 +116,7 @@ class Tally:
                 self._align(before, terms, begin.at_ns)
 
     def finish(self, now_ns: int) -> Ledger:
-        """Nothing more comes: what was passed over is lost, what was not yet due is not."""
+        """End the count: skipped slots are lost, slots not yet due are not."""
         with self._lock:
             if self._terms is not None:
                 self._close(self._terms, now_ns)
@@ -118,12 +125,12 @@ class Tally:
                 if is_known and self._until is not None and self._next < self._until:
                     self._lose(self._next, -(-(self._until - self._next) // self._terms.every))
                     self._next = self._until
-            return self._told()
+            return self._ledger()
 
     def _due_one(
         self, batch: Samples, options: list[bytes], arrival: Arrival
     ) -> tuple[Samples, list[bytes]]:
-        """The ordinary batch, without the price of columns."""
+        """Count a batch of one event, without the cost of columns."""
         ((created_ns, received_ns, _, _, flags, _, _),) = batch.tolist()
         slot, terms = 0, self._terms
         if terms is not None:
@@ -138,8 +145,8 @@ class Tally:
     # With the lock held.
 
     def _count_some(self, batch: Samples, slots: list[int], arrival: Arrival) -> None:
-        """As many at once as possible: what is in the way of some costs the others little."""
-        if self._terms is None or len(batch) <= FEW:
+        """Count as many events at once as possible; halve the batch where that fails."""
+        if self._terms is None or len(batch) <= SERIAL_EVENTS_MAX:
             self._count_each(batch, slots, arrival)
         elif not self._count_row(batch, slots, arrival):
             half = len(batch) // 2
@@ -147,7 +154,8 @@ class Tally:
             self._count_some(batch[half:], slots[half:], arrival)
 
     def _count_row(self, batch: Samples, slots: list[int], arrival: Arrival) -> bool:
-        """Count many at once, if they come one after the other, in time, and nothing closes."""
+        """Count many events at once, if they are consecutive and in time, and no slot closes; else
+        return False."""
         terms, count = self._terms, len(batch)
         if terms is None or not self._clock.is_set:
             return False
@@ -164,8 +172,8 @@ class Tally:
         ):
             return False
         self._newest_ns = arrival.arrived_ns(int(received_ns[-1]))
-        self._clock.hear(slots[0], arrival.arrived_ns(int(received_ns[0])))
-        self._clock.hear(last, self._newest_ns)
+        self._clock.note_arrival(slots[0], arrival.arrived_ns(int(received_ns[0])))
+        self._clock.note_arrival(last, self._newest_ns)
         self._next = last + terms.every
         self._delivered += count
         if arrival.correction_ns:
@@ -182,13 +190,14 @@ class Tally:
             self._count(slot, arrival.arrived_ns(received_ns), age_ns)
 
     def _count(self, slot: int, arrived_ns: int, age_ns: int | None) -> None:
-        """The first copy of a due event; its age at arrival is None if its stamp is not good."""
+        """Count the first copy of a due event; its age at arrival is None if its stamp is not
+        good."""
         terms = self._terms
         if terms is not None:
             if slot == self._next and arrived_ns < self._close_ns and self._clock.is_set:
                 self._next = slot + terms.every  # The ordinary case: one after the other.
                 self._newest_ns = arrived_ns
-                self._clock.hear(slot, arrived_ns)
+                self._clock.note_arrival(slot, arrived_ns)
             elif not self._place(terms, slot, arrived_ns):
                 self._recovered += 1
                 return
@@ -200,9 +209,9 @@ class Tally:
         if 0 < self._latency_ns < age_ns:
             self._late += 1
 
-    def _begin(self, terms: Terms, begin: Begin) -> None:
+    def _begin(self, terms: Terms, begin: StartTime) -> None:
         self._clock = SlotClock(terms.period)
-        self._setback = Setback()
+        self._setback = ClockSetbackDetector()
         self._runs.renew(terms)
         self._newest_ns = begin.at_ns
         slot = slot_of(begin.stamp_ns, terms.period, terms.phase_ns)
@@ -214,7 +223,7 @@ class Tally:
         self._mark()
 
     def _place(self, terms: Terms, slot: int, arrived_ns: int) -> bool:
-        """Whether the slot is delivered; if not it was closed before."""
+        """Place the slot; return False if it was closed before."""
         self._close(terms, arrived_ns)
         if not self._clock.is_set:
             self._place_first(terms, slot, arrived_ns)
@@ -236,19 +245,19 @@ class Tally:
 
     def _advance(self, terms: Terms, slot: int, arrived_ns: int) -> None:
         if self._clock.is_ahead(slot, arrived_ns, terms.latency_ns):
-            # What the publisher's clock has skipped was never promised; what time has passed was.
+            # Slots that the publisher's clock skipped were not promised; those of real time were.
             skipped = (self._clock.newest_due(arrived_ns) - self._next) // terms.every
             self._lose_open()
             self._lose(self._next, max(0, skipped))
             self._restart(slot, arrived_ns)
         else:
-            self._clock.hear(slot, arrived_ns)
+            self._clock.note_arrival(slot, arrived_ns)
             self._pass_over(terms.every, slot)
         self._next = slot + terms.every
         self._newest_ns = arrived_ns
 
     def _pass_over(self, every: int, slot: int) -> None:
-        """All due slots up to this one stay open for a while."""
+        """Keep all due slots up to this one open for a while."""
         too_many = len(self._open) + (slot - self._next) // every - OPEN_SLOTS_MAX
         for _ in range(min(max(0, too_many), len(self._open))):
             self._lose_oldest()
@@ -257,7 +266,7 @@ class Tally:
         self._open.update(dict.fromkeys(range(first, slot, every)))
 
     def _is_set_back(self, terms: Terms, slot: int, arrived_ns: int) -> bool:
-        if not self._setback.tells(self._clock.slot_ns(slot), arrived_ns, self._newest_ns):
+        if not self._setback.is_set_back(self._clock.slot_ns(slot), arrived_ns, self._newest_ns):
             return False
         self._restart(slot, arrived_ns)
         self._next = slot + terms.every
@@ -271,7 +280,7 @@ class Tally:
         self._clock.restart(slot, arrived_ns)
 
     def _align(self, before: Terms, terms: Terms, now_ns: int) -> None:
-        """The same slots, but other ones of them are due."""
+        """Change the divisor of due slots; the slots themselves stay the same."""
         both = lcm(before.every, terms.every)
         first = _up_to_multiple(self._next, both)
         self._open = {slot: None for slot in self._open if slot % terms.every == 0}
@@ -301,7 +310,7 @@ class Tally:
         self._mark()
 
     def _mark(self) -> None:
-        """When the next slot closes; a lower bound is enough."""
+        """Set when the next slot closes; a lower bound is enough."""
         oldest = min(next(iter(self._open), self._next), self._next)
         self._close_ns = self._clock.due_ns(oldest) + self._latency_ns + SETTLE_NS
 
@@ -320,7 +329,7 @@ class Tally:
             self._lose(slot, 1)
         self._open.clear()
 
-    def _told(self) -> Ledger:
+    def _ledger(self) -> Ledger:
         return Ledger(
             expected=self._delivered + self._lost,
             delivered=self._delivered,
@@ -328,15 +337,107 @@ class Tally:
             lost=self._lost,
             unknown=self._unknown,
             recovered=self._recovered,
-            latency_counts=self._latencies.told(),
+            latency_counts=self._latencies.counts(),
             gap_slots_max=self._runs.slots_max,
             gap_ended_ns=self._runs.ended_ns,
         )
 
 
+class LatencyCounts:
+    """Latencies of one tally by the law of `model/latency_histogram.py`.
+
+    Counted under the tally's lock. `by_bits` has an entry for every length in bits, so that one
+    event costs one addition, and no comparison with the last bucket.
+    """
+
+    __slots__ = ("_waiting", "by_bits")
+
+    def __init__(self) -> None:
+        self.by_bits = [0] * AGE_BITS_MAX
+        self._waiting: list[NDArray[np.int64]] = []
+
+    def add_many(self, ages_ns: NDArray[np.int64]) -> None:
+        """Count a whole batch, later together with others."""
+        self._waiting.append(ages_ns)
+        if len(self._waiting) >= WAITING_BATCHES_MAX:
+            self._count_waiting()
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the counts by bucket, without the empty ones at the end."""
+        if self._waiting:
+            self._count_waiting()
+        counts = [*self.by_bits[: BUCKETS - 1], sum(self.by_bits[BUCKETS - 1 :])]
+        while counts and not counts[-1]:
+            del counts[-1]
+        return tuple(counts)
+
+    def _count_waiting(self) -> None:
+        ages_ns = np.concatenate(self._waiting)
+        self._waiting.clear()
+        # The exponent of a whole number is its length in bits; a fraction is below one.
+        exponents = np.frexp(np.maximum(ages_ns, 0) / NS_PER_US)[1]
+        for bits, count in enumerate(np.bincount(np.maximum(exponents, 0)).tolist()):
+            if count:
+                self.by_bits[bits] += count
+
+
+class LossRuns:
+    """Worst gap of a contract: the longest run of consecutive due slots that were lost.
+
+    Of the newest hour that has a gap, by the slots' own times: a reader that reads often enough has
+    the worst gap of every hour, and an old gap does not hide later ones. `slots_max` slots were
+    lost in a row, up to the slot due at `ended_ns`, which was not lost or is not known yet.
+    """
+
+    __slots__ = ("_after", "_every", "_ns", "_per", "_phase_ns", "_slots", "ended_ns", "slots_max")
+
+    def __init__(self) -> None:
+        self.slots_max = 0
+        self.ended_ns = 0
+        self._after: int | None = None
+        self._slots = 0
+
+    def renew(self, terms: Terms) -> None:
+        """Use the slots of these terms from now on; no run continues across the change."""
+        self._ns, self._per = terms.period.seconds * NS_PER_S, terms.period.per_seconds
+        self._phase_ns, self._every = terms.phase_ns, terms.every
+        self._after = None
+
+    def add(self, first: int, count: int = 1) -> None:
+        """Add `count` consecutive lost slots; calls come in the order of slots."""
+        self._slots = self._slots + count if first == self._after else count
+        self._after = first + count * self._every
+        ended_ns = self._phase_ns + self._after * self._ns // self._per
+        if self._slots >= self.slots_max or ended_ns // HOUR_NS > self.ended_ns // HOUR_NS:
+            self.slots_max, self.ended_ns = self._slots, ended_ns
+
+
+def slots_of(created_ns: NDArray[np.uint64], period: Period, phase_ns: int) -> list[int]:
+    """Return each event's slot by the law of `model/rate_law.py`, for a column of stamps.
+
+    Computed in 64 bits where that is enough, and exact in any case.
+    """
+    if len(created_ns) <= SERIAL_EVENTS_MAX:
+        return [slot_of(each, period, phase_ns) for each in created_ns.tolist()]
+    whole_ns = period.seconds * NS_PER_S
+    if (
+        2 * whole_ns * period.per_seconds + whole_ns > INT64_MAX
+        or int(created_ns.min()) < phase_ns
+        or int(created_ns.max()) // whole_ns * period.per_seconds > INT64_MAX // 2
+        or int(created_ns.max()) > INT64_MAX
+    ):
+        return [slot_of(each, period, phase_ns) for each in created_ns.tolist()]
+    since_ns = created_ns.astype(np.int64) - phase_ns
+    wholes, rest_ns = np.divmod(since_ns, whole_ns)
+    nearest = (2 * rest_ns * period.per_seconds + whole_ns) // (2 * whole_ns)
+    slots: list[int] = (wholes * period.per_seconds + nearest).tolist()
+    return slots
+
+
 def _untimely_bits(latency_ns: int) -> int:
-    """Nobody promises a latency of what is registered as replayed: where one is promised, an event
-    that claims to be replayed is judged like any other."""
+    """Return the flags of events without a meaningful latency. No latency is promised for variables
+    registered as replayed: where one is promised, an event that claims to be replayed is judged
+    like any other."""
     return TIME_QUALITY_BITS if latency_ns else UNTIMELY_BITS
 
 

@@ -1,8 +1,8 @@
-"""A tap on a connection: all that arrives, as whole batches, before it is parted by variables.
+"""A tap on a connection: all events in whole batches, before they are split by variables.
 
-For whoever wants every event and none in particular, as a recorder does: no Python runs for a
-single event. Subscriptions are counted from the same batches, gathered for a while, so that the
-price of a ledger is paid twice a second or less, and while it is paid the tap stays open.
+For a program that wants every event, as a recorder does: no Python runs for a single event.
+Subscriptions are counted from the same batches, buffered for a while, so that the cost of ledgers
+is paid twice a second or less, and while it is paid the tap stays open.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 TAPPED_EVENTS_MAX: Final = 65_536
-"""Of one batch."""
-GATHER_NS: Final = 500_000_000
-GATHER_NS_MAX: Final = 4_000_000_000
-GATHERED_EVENTS_MAX: Final = 2_097_152
-"""More are handed out at once, whatever that costs."""
+"""Most events of one batch."""
+BUFFER_NS: Final = 500_000_000
+BUFFER_NS_MAX: Final = 4_000_000_000
+BUFFERED_EVENTS_MAX: Final = 2_097_152
+"""Buffered events at which the buffer is delivered at once, whatever that costs."""
 RESTED: Final = 2
-"""The next handing out comes no sooner than so many times the last one took."""
+"""Factor of the pause after a delivery: no shorter than so many times the last one took."""
 CLOCK_JUMP_NS: Final = 1_000_000
 
 
 class Tap(Protocol):
-    """Who takes everything; none of this may wait for anything."""
+    """Consumer of all events; no method may block."""
 
     def begin(self, variable: StatusVariable, every: int, subscription_id: int) -> object:
-        """Events of this identifier come under the terms of this contract from now on.
+        """Note that events of this identifier come under the terms of this contract from now on.
 
-        Between two batches, or before the first; again when the contract has another number.
+        Called between two batches, or before the first; again when the contract has another number.
         """
         ...
 
     def end(self, variable: StatusVariable, every: int, subscription_id: int) -> object:
-        """The contract is over, as the cloud has just said or as was wished here.
+        """Note that the contract has ended, by the cloud or by the application.
 
-        On any thread; its last events may still be on their way.
+        Called on any thread; the last events may still be in transit.
         """
         ...
 
     def take(self, batch: Samples, options: bytes) -> None:
-        """Events of all variables in the order of arrival, and all their options behind each
-        other."""
+        """Take events of all variables in the order of arrival, and all their options one after
+        another."""
         ...
 
 
-class Gathering:
-    """What has passed the tap, and is not yet parted by variables.
+class TapBuffer:
+    """Batches that have passed the tap, and are not yet split by variables.
 
-    Batches may be added while others are handed out; they wait for the next time.
+    Batches may be added while others are delivered; they wait for the next time.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Gathering:
     ) -> None:
         self.next_due_ns: int | None = None
         self.emptied_ns = 0
-        """Whatever arrived before this instant of the steady clock has been added."""
+        """Events that arrived before this time of the steady clock have been added."""
         self._handed_ns = 0
         self._tap = tap
         self._deliver = deliver
@@ -77,17 +77,17 @@ class Gathering:
         self._failures = failures or FailureReports(steady_ns)
         self._parts: list[tuple[Samples, bytes, Arrival]] = []
         self._events = 0
-        self._rest_ns = GATHER_NS
+        self._rest_ns = BUFFER_NS
         self._is_handing_out = False
 
     @property
     def caught_up_ns(self) -> int:
-        """Whatever arrived before this instant has been handed out."""
+        """Events that arrived before this time have been delivered."""
         is_done = not self._parts and not self._is_handing_out
         return self.emptied_ns if is_done else self._handed_ns
 
     def add(self, batch: Samples, options: bytes, arrival: Arrival) -> None:
-        """One more batch: through the tap at once, to the subscriptions soon."""
+        """Add a batch: pass it to the tap at once, to the subscriptions later."""
         try:
             self._tap.take(batch, options)
         except Exception:
@@ -96,15 +96,15 @@ class Gathering:
         self._events += len(batch)
         if self.next_due_ns is None:
             self.next_due_ns = arrival.steady_ns + self._rest_ns
-        if self._events >= GATHERED_EVENTS_MAX:
+        if self._events >= BUFFERED_EVENTS_MAX:
             self.hand_out()
 
     def fire(self, _arrival: Arrival) -> None:
-        """It is time."""
+        """Deliver the buffered batches."""
         self.hand_out()
 
     def hand_out(self) -> None:
-        """Everything so far, by the clocks of its own arrival."""
+        """Deliver all buffered batches, with the clocks of their own arrival."""
         if self._is_handing_out:
             return
         began_ns, emptied_ns = self._steady_ns(), self.emptied_ns
@@ -118,7 +118,7 @@ class Gathering:
             self._is_handing_out = False
         now_ns = self._steady_ns()
         self._handed_ns = emptied_ns
-        self._rest_ns = min(max(GATHER_NS, RESTED * (now_ns - began_ns)), GATHER_NS_MAX)
+        self._rest_ns = min(max(BUFFER_NS, RESTED * (now_ns - began_ns)), BUFFER_NS_MAX)
         if self._parts:
             self.next_due_ns = now_ns + self._rest_ns
 
@@ -126,7 +126,7 @@ class Gathering:
 def _by_time(
     parts: list[tuple[Samples, bytes, Arrival]],
 ) -> Iterator[list[tuple[Samples, bytes, Arrival]]]:
-    """Neighbours between which nobody has set the clock."""
+    """Yield runs of batches between which no clock was set."""
     start = 0
     for index in range(1, len(parts) + 1):
         if index == len(parts) or not _is_same_time(parts[index - 1][2], parts[index][2]):

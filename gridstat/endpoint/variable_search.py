@@ -1,4 +1,4 @@
-"""Which variables a pattern stands for, page by page: an answer of the broker has a bound.
+"""Search for the variables of a pattern, page by page: an answer of the broker is bounded.
 
 Pages follow the order of names, part by part, and the next begins after the last name of the one
 before; what is published or withdrawn meanwhile moves nothing else from page to page.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def find_all(
     ask: Callable[[FindVariables], FoundOutcome], pattern: str, *, after: str, limit: int
 ) -> list[StatusVariable]:
-    """The variables after this name, at most `limit` of them, or all if that is 0."""
+    """Return the variables after this name, at most `limit` of them, or all if that is 0."""
     if limit < 0:
         raise LayoutError(f"a limit of {limit}, and must not be below 0")
     found: list[StatusVariable] = []
@@ -41,15 +41,15 @@ def _pages(
         outcome = ask(FindVariables(pattern=pattern, limit=size, after=after))
         page = outcome.variables
         if after and page and page[0].name.split("/") <= after.split("/"):
-            # A broker from before there were pages begins anew each time.
+            # A broker of before there were pages starts from the first name each time.
             raise LimitReached(
-                f"{pattern} stands for more variables than this broker tells",
+                f"{pattern} matches more variables than this broker returns",
                 hint="ask for less at once, say one substation: c1/hill/**",
             )
         if not page and not outcome.is_complete:
             raise LimitReached(
                 f"there are more variables of {pattern} after {after or 'the start'}, and the "
-                "broker tells none of them",
+                "broker returns none of them",
                 hint="ask for those behind it, or for less at once",
             )
         yield page
@@ -60,7 +60,7 @@ def _pages(
 
 
 def found_in(outcomes: tuple[Outcome, ...], _: tuple[bytes, ...]) -> FoundOutcome:
-    """The one outcome of a search; raises what refused it."""
+    """Return the outcome of a search; raise its refusal."""
     (outcome,) = outcomes
     if isinstance(outcome, RefusedOutcome):
         raise refusal(outcome)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gridstat.model.rate_law import Period
 
-COPY_WAYS: Final = 4
+COPY_PATHS: Final = 4
 """Number of paths whose copies are counted; copies on further paths are ignored."""
 COPY_SLOTS: Final = 256
 """Number of due slots kept, in pages; copies of slots on older pages are ignored."""
@@ -30,8 +30,8 @@ class CopyCounts(NamedTuple):
     """
 
     passed: int = 0
-    came: tuple[int, ...] = (0,) * COPY_WAYS
-    first: tuple[int, ...] = (0,) * COPY_WAYS
+    came: tuple[int, ...] = (0,) * COPY_PATHS
+    first: tuple[int, ...] = (0,) * COPY_PATHS
 
 
 @dataclass(slots=True)
@@ -40,9 +40,9 @@ class CopyWindow:
 
     newest: int = 0
     passed: int = 0
-    came: list[int] = field(default_factory=lambda: [0] * COPY_WAYS)
-    first: list[int] = field(default_factory=lambda: [0] * COPY_WAYS)
-    seen: list[set[int]] = field(default_factory=lambda: [set() for _ in range(COPY_WAYS)])
+    came: list[int] = field(default_factory=lambda: [0] * COPY_PATHS)
+    first: list[int] = field(default_factory=lambda: [0] * COPY_PATHS)
+    seen: list[set[int]] = field(default_factory=lambda: [set() for _ in range(COPY_PATHS)])
 
     def note(self, path: int, due: int, *, is_first: bool) -> None:
         """Count a copy on a path; `due` is the number of the slot among the due slots."""

@@ -1,7 +1,7 @@
 """The data plane: a status router around the compiled core.
 
-May import model, net and core. `router_agent.py` hears the broker and the end-points; what it
-orders, paths and channels, `status_router.py` hands to the core as flat rows.
+May import model, net and core. `router_agent.py` handles the messages of broker and end-points;
+`status_router.py` passes the ordered paths and channels to the core as flat rows.
 """
 
 from gridstat.core.rows import BASELINE, ChannelSpec, Limits

@@ -1,6 +1,6 @@
-"""What a router's agent hears and says beyond the words that all machines share.
+"""Events and instructions of a router's agent, beyond those of every state machine.
 
-The driver brings the events from the core (`status_router.py`) and does what the instructions say.
+The driver brings the events from the core (`status_router.py`) and performs the instructions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TableApplied(Struct, frozen=True):
 
 
 class TableFailed(Struct, frozen=True):
-    """A change cannot be made; what the core now holds is not what the table says.
+    """A change failed; the core does not hold what the table says.
 
     Number 0: no change waits for an answer, for a channel that opened late touched the rows.
     """
@@ -36,14 +36,14 @@ class TableFailed(Struct, frozen=True):
 
 
 class SourceSilent(Struct, frozen=True):
-    """Nothing came on an incoming channel for longer than its order allows."""
+    """An incoming channel was silent for longer than its order allows."""
 
     channel_id: int
     silent_ms: int
 
 
 class SourceReceived(Struct, frozen=True):
-    """An incoming channel speaks, for the first time or again."""
+    """An incoming channel receives datagrams, for the first time or again."""
 
     channel_id: int
 
@@ -57,9 +57,9 @@ class WaterMarkCrossed(Struct, frozen=True):
 
 
 class SourcePoliced(Struct, frozen=True):
-    """Events of a publisher that were not let pass, by reason, in totals of one count.
+    """Policed events of a publisher, by reason, in totals of one count.
 
-    Another `count_id` says that the core counts that variable from nothing again.
+    Another `count_id` means that the core has restarted the count of that variable.
     """
 
     channel_id: int
@@ -75,15 +75,15 @@ class CountersRead(Struct, frozen=True):
 
 
 class Drain(Struct, frozen=True):
-    """The process is about to end: take in nobody, and let the end-points go elsewhere."""
+    """The process is about to end: accept no end-points, and close their sessions."""
 
 
 class Leave(Struct, frozen=True):
-    """The queues are empty: take leave of the broker too."""
+    """The queues are empty: close the session with the broker too."""
 
 
 class ApplyTable(Struct, frozen=True):
-    """Bring the core to a change; numbers count over the life of the process, not the session.
+    """Apply a change to the core; numbers count over the life of the process, not the session.
 
     With `begins_anew` the change is a whole table, in one piece: what it does not name goes.
     """
@@ -99,7 +99,7 @@ class SetModes(Struct, frozen=True):
 
 
 class ReadCounters(Struct, frozen=True):
-    """Say `CountersRead` with everything that the core counts."""
+    """Read all counters of the core; the answer is `CountersRead`."""
 
 
 RouterEvent: TypeAlias = (

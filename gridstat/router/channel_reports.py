@@ -1,6 +1,7 @@
-"""How a router's channels are, as its broker is told: at once, and again after each reconnection.
+"""Reports of a router's channel states to its broker: at once, and again after each reconnection.
 
-Whatever changed while there was no broker is in here, so the new session starts with the truth.
+Changes that happened without a broker are kept here, so that a new session starts with the present
+states.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class ChannelReports:
         self._states: dict[int, ChannelStateChanged] = {}
         self._pressures: dict[int, BackPressureChanged] = {}
 
-    def hear(self, news: ChannelNews, table: OrderTable) -> ChannelReport | None:
-        """The report of some news; None where the channel has been closed meanwhile."""
+    def note(self, news: ChannelNews, table: OrderTable) -> ChannelReport | None:
+        """Return the report of a change; None where the channel has been closed meanwhile."""
         channel_id = news.channel_id
         if isinstance(news, WaterMarkCrossed):
             if channel_id not in table.channels:
@@ -48,8 +49,8 @@ class ChannelReports:
         for channel_id in self._pressures.keys() - table.channels.keys():
             del self._pressures[channel_id]
 
-    def everything(self) -> list[ChannelReport]:
-        """All that a broker must hear when it has just come back."""
+    def all(self) -> list[ChannelReport]:
+        """Return all reports, for a broker that has just come back."""
         return [
             *(self._states[channel_id] for channel_id in sorted(self._states)),
             *(self._pressures[channel_id] for channel_id in sorted(self._pressures)),

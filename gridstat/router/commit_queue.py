@@ -1,9 +1,9 @@
-"""When table changes reach the core: a lone one at once, a flood of them in few commits.
+"""Queue of table changes for the core: a single one is committed at once, many in few commits.
 
-A commit costs the core a copy of the touched buckets; a thousand subscriptions that arrive
-together should pay that once. So after each commit the next waits, nine times as long as that one
-took: commits never take more than a tenth of the time, and no change waits longer than 10 ms. A
-huge change goes in several commits, so that its router hears its peers meanwhile.
+A commit costs the core a copy of the touched pages; a thousand subscriptions that arrive together
+should pay that once. So after each commit the next waits, nine times as long as that one took:
+commits never take more than a tenth of the time, and no change waits longer than 10 ms. A huge
+change goes in several commits, so that the router serves its peers meanwhile.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class CommitQueue:
         self._touched.update(dict.fromkeys(variable_ids))
 
     def wait_ns(self) -> int | None:
-        """How long until the next commit is due; None when there is nothing to commit."""
+        """Return the time until the next commit is due; None when there is nothing to commit."""
         if not self._touched:
             return None
         return 0 if self._due_ns is None else max(0, self._due_ns - self._clock_ns())
 
     def take_due(self) -> frozenset[VariableId]:
-        """The variables to commit now, if the wait is over; they leave the queue."""
+        """Return the variables to commit now, if the wait is over, and remove them."""
         if self.wait_ns() != 0:
             return frozenset()
         taken = frozenset(islice(self._touched, VARIABLES_AT_ONCE_MAX))
@@ -53,13 +53,14 @@ class CommitQueue:
         return taken
 
     def take_all(self) -> frozenset[VariableId]:
-        """The variables to commit, without waiting: at the start and at the end of a router."""
+        """Return all variables to commit, without waiting: at the start and at the end of a
+        router."""
         taken = frozenset(self._touched)
         self._touched.clear()
         return taken
 
     def committed(self, *, began_ns: int) -> None:
-        """A commit that began then has ended now; the next one keeps its distance."""
+        """Note a commit that began then and has ended now, and set when the next is due."""
         now_ns = self._clock_ns()
         wait_ns = (now_ns - began_ns) * WAITS_PER_COST
         self._due_ns = now_ns + min(max(wait_ns, WAIT_NS_MIN), WAIT_NS_MAX)

@@ -1,7 +1,7 @@
-"""Does to the core what the agent says, and says what came of it; the caller keeps the time.
+"""Executor of the agent's instructions on the core; the caller keeps the time.
 
-Between the pure agent and the core there is only this: a change is applied at once, committed
-when `work` finds it due, and then told as one event however many changes it was.
+It is the only part between the pure agent and the core: a change is applied at once, committed when
+`work` finds it due, and then reported as one event however many changes it was.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 class CoreWork:
-    """Every `ApplyTable` is answered once: by `TableApplied` of it or a later one, or a failure."""
+    """Answers every `ApplyTable` once: by `TableApplied` of it or a later one, or a failure."""
 
     def __init__(self, router: StatusRouter) -> None:
         self._router = router
         self._unanswered: int | None = None
-        self.pressed: set[int] = set()
+        self.back_pressured: set[int] = set()
         """Channels under back-pressure."""
 
     def perform(self, instruction: object) -> list[RouterEvent] | None:
-        """Do an instruction; None if it is not about the core."""
+        """Perform an instruction; return None if it is not about the core."""
         match instruction:
             case ApplyTable():
                 return self._apply(instruction)
@@ -47,13 +47,13 @@ class CoreWork:
                 return None
 
     def wait_s(self) -> float | None:
-        """How long until `work` has something to do; None when there is nothing."""
+        """Return the time until `work` has something to do; None when there is nothing."""
         if self._unanswered is not None and self._router.wait_s() is None:
             return 0.0
         return self._router.wait_s()
 
     def work(self) -> list[RouterEvent]:
-        """Commit what is due, and say so."""
+        """Commit the due changes; return the events that report it."""
         try:
             self._router.commit_due()
         except GridStatError as error:
@@ -64,15 +64,18 @@ class CoreWork:
         return [TableApplied(number, self._router.refused_rows())]
 
     def poll(self) -> list[RouterEvent]:
-        """How the channels are; often enough to notice a silence within its bound."""
+        """Return changes of the channels; called often enough to detect a silence within its
+        bound."""
         news = self._router.poll()
         for each in news:
             if isinstance(each, WaterMarkCrossed):
-                (self.pressed.add if each.is_on else self.pressed.discard)(each.channel_id)
+                (self.back_pressured.add if each.is_on else self.back_pressured.discard)(
+                    each.channel_id
+                )
         return [*news, *self._router.poll_policed()]
 
     def poll_after_s(self) -> float:
-        """When to poll again."""
+        """Return the time until the next poll."""
         return self._router.poll_after_s()
 
     def _apply(self, order: ApplyTable) -> list[RouterEvent]:

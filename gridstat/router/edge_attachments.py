@@ -1,7 +1,7 @@
-"""The end-points of an edge router: who is here, and what waits for those who are just away.
+"""End-points of an edge router: attached ones, and notices kept for absent ones.
 
-An edge cannot tell a crash from a cut cable (S0 A22), so it keeps notices for an end-point whose
-session is gone until it comes back as the same process, or too long has passed.
+An edge cannot distinguish a crash from a cut cable (S0 A22), so it keeps notices for an end-point
+whose session is lost until the same process comes back, or too much time has passed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEPT_NS_MAX: Final = 60 * NS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class AttachmentBounds:
-    """How many end-points an edge serves, and how many notices it keeps, for how long."""
+    """Bounds of the end-points that an edge serves, and of the notices that it keeps."""
 
     attached_max: int = ATTACHED_MAX
     notices_of_endpoint_max: int = NOTICES_OF_ENDPOINT_MAX
@@ -34,7 +34,7 @@ class AttachmentBounds:
 
 @dataclass(slots=True)
 class _Absent:
-    """An end-point that was here; its notices wait in the order of their coming."""
+    """An absent end-point; its notices wait in the order of their arrival."""
 
     instance: str
     since_ns: int
@@ -43,7 +43,7 @@ class _Absent:
 
 
 class EdgeAttachments:
-    """An end-point is here, or absent, or unknown; notices wait only for absent ones."""
+    """End-points that are attached or absent; notices are kept only for absent ones."""
 
     def __init__(self, bounds: AttachmentBounds) -> None:
         self._bounds = bounds
@@ -69,12 +69,12 @@ class EdgeAttachments:
         return tuple(sorted(self._here))
 
     def instance_of(self, endpoint: str) -> str | None:
-        """The process that was last heard under this name, if it is remembered."""
+        """Return the last known process of this name, or None."""
         absent = self._absent.get(endpoint)
         return self._here.get(endpoint) if absent is None else absent.instance
 
     def arrive(self, endpoint: str, instance: str) -> list[bytes]:
-        """The end-point is here; the notices that waited for this very process."""
+        """Attach an end-point; return the notices kept for this very process."""
         absent = self._absent.get(endpoint)
         notices = [] if absent is None or absent.instance != instance else list(absent.notices)
         self._forget_absent(endpoint, is_delivered=bool(notices))
@@ -82,7 +82,7 @@ class EdgeAttachments:
         return notices
 
     def depart(self, endpoint: str, now_ns: int) -> bool:
-        """The session is gone; whether there was one."""
+        """Mark an end-point as absent; return whether it was attached."""
         instance = self._here.pop(endpoint, None)
         if instance is None:
             return False
@@ -92,7 +92,7 @@ class EdgeAttachments:
         return True
 
     def keep_notice(self, endpoint: str, body: bytes) -> None:
-        """Keep a notice for an end-point that is away; nobody waits for one that is unknown."""
+        """Keep a notice for an absent end-point; drop it if the end-point is unknown."""
         absent = self._absent.get(endpoint)
         if absent is None:
             self.notices_dropped += 1
@@ -111,12 +111,12 @@ class EdgeAttachments:
             self._drop_oldest(next(each for each in self._absent.values() if each.notices))
 
     def forget(self, endpoint: str) -> None:
-        """The end-point has been sent away for good."""
+        """Forget an end-point that was detached for good."""
         self._here.pop(endpoint, None)
         self._forget_absent(endpoint)
 
     def expire(self, now_ns: int) -> list[str]:
-        """Give up on those who have been away too long; who they are."""
+        """Forget end-points that have been absent for too long; return their names."""
         since_ns = now_ns - self._bounds.kept_ns_max
         gone = [name for name, absent in self._absent.items() if absent.since_ns <= since_ns]
         for endpoint in gone:

@@ -1,7 +1,7 @@
-"""What an edge adds to the answer to a report of ledgers: by which channels the copies came.
+"""Copies by incoming channel, which an edge adds to the answer to a report of ledgers.
 
-Where the paths of a contract meet, only this router can tell them apart. As in `newest_events.py`
-the body passes on untouched, and only the little that is needed of it is read.
+Where the paths of a contract meet, only this router can distinguish them. As in `newest_events.py`
+the body is forwarded unchanged, and only the needed part of it is decoded.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 _REPORT: Final = b"ReportLedger"
 _HEAD_BYTES: Final = 32
-"""Within these the type of a command stands."""
+"""Leading bytes that contain the type of a command."""
 
 
 class _Entry(msgspec.Struct):
-    """The part of a ledger that is asked for."""
+    """Part of a ledger that is decoded."""
 
     variable_id: int = 0
 
 
 class _Report(msgspec.Struct):
-    """The part of a report that is asked for."""
+    """Part of a report that is decoded."""
 
     entries: list[_Entry] = []
 
@@ -42,7 +42,7 @@ _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 def copies_for_report(
     body: bytes, copies: Callable[[int], CopyFacts | None]
 ) -> tuple[EdgeCopies, ...]:
-    """What is known of the variables for which a report asks; nothing for any other command."""
+    """Return the copies of the variables that a report names; nothing for any other command."""
     if _REPORT not in body[:_HEAD_BYTES]:
         return ()
     try:
@@ -58,11 +58,11 @@ def _found(
     for variable_id in variable_ids:
         facts = copies(variable_id) if 0 < variable_id < 2**32 else None
         if facts is not None:
-            ways = zip(facts["came"], facts["first"], strict=True)
-            channel_ids = facts["channel_ids"][: facts["way_count"]]
+            counts = zip(facts["came"], facts["first"], strict=True)
+            channel_ids = facts["channel_ids"][: facts["path_count"]]
             yield EdgeCopies(
                 variable_id=variable_id,
                 every=facts["every"],
                 passed=facts["passed"],
-                ways=dict(zip(channel_ids, ways, strict=False)),
+                ways=dict(zip(channel_ids, counts, strict=False)),
             )

@@ -1,8 +1,19 @@
 """The proxy part of an edge router: sessions of end-points on one side, the broker on the other.
 
-An end-point's signed requests pass on untouched, answers and notices come back with the newest
-events of what they grant. Pure: `router_agent.py` calls it and does nothing but collect what it
-says. An inner router has none of it, and refuses end-points.
+An end-point is unknown, attached, or absent (its session is lost and it may come back). The broker
+is gone, reported (it knows who is attached) or accepted (it takes requests).
+
+Messages: an end-point's signed `Submit` becomes `Forward` to the broker, unchanged; the broker's
+`Return` becomes `Answer`, its `Push` becomes `Notify`, both with the newest events of what they
+grant; `DetachEndPoint` closes a session. The broker gets `AttachmentChanged`.
+
+Loss of the broker: requests in flight wait and are forwarded again when the broker accepts the
+router; after some lost sessions, or when the end-point has not repeated it for long, a request is
+dropped. Loss of an end-point: notices are kept for a minute; a new process of the same name drops
+the old one's requests.
+
+Pure: `router_agent.py` calls it and collects its instructions. An inner router has no such part,
+and refuses end-points.
 """
 
 from __future__ import annotations
@@ -49,15 +60,15 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class EdgeBounds:
-    """What one edge router takes upon itself for its end-points."""
+    """Bounds of one edge router's work for its end-points."""
 
     attachments: AttachmentBounds = field(default_factory=AttachmentBounds)
     requests: RequestBounds = field(default_factory=RequestBounds)
 
 
 class EdgeRouter:
-    """Every request stays remembered until it is answered, its bound is reached or its process
-    is gone; the broker hears of every session that comes or goes while it listens."""
+    """Remembers every request until it is answered, its bound is reached or its process is gone;
+    reports every change of an attachment to the broker while it listens."""
 
     def __init__(
         self,
@@ -99,11 +110,12 @@ class EdgeRouter:
     # The broker's side.
 
     def broker_reported(self) -> None:
-        """The broker has been told who is attached; from now on it hears of changes."""
+        """Note that the broker knows who is attached; from now on changes are reported."""
         self._is_reported = True
 
     def broker_accepted(self, now_ns: int) -> list[Instruction]:
-        """The broker listens: everything that it has not answered is said, or said again."""
+        """Forward all unanswered requests, for the first time or again: the broker accepts the
+        router."""
         self._is_accepted = True
         ready = self._requests.take_all_ready(now_ns)
         return [self._forward(endpoint, submit) for endpoint, submit in ready]
@@ -111,9 +123,9 @@ class EdgeRouter:
     def broker_gone(self) -> None:
         self._is_reported = False
         self._is_accepted = False
-        self._requests.land()
+        self._requests.session_lost()
 
-    def obey(self, order: Return | Push | DetachEndPoint, now_ns: int) -> list[Instruction]:
+    def handle_order(self, order: Return | Push | DetachEndPoint, now_ns: int) -> list[Instruction]:
         match order:
             case Return():
                 return self._returned(order, now_ns)
@@ -126,9 +138,9 @@ class EdgeRouter:
 
     def _returned(self, answer: Return, now_ns: int) -> list[Instruction]:
         asked = self._requests.answered(answer.endpoint, answer.request_id)
-        next_ones = self._fly(answer.endpoint, now_ns)
+        next_ones = self._forward_ready(answer.endpoint, now_ns)
         if answer.endpoint not in self._attachments:
-            # It asks again when it is back, and the broker repeats the answer.
+            # The end-point repeats the request when it is back, and the broker its answer.
             self._answers_dropped += 1
             return next_ones
         self._publishers.learn(answer.endpoint, answer.body)
@@ -143,7 +155,7 @@ class EdgeRouter:
         if push.endpoint not in self._attachments:
             self._attachments.keep_notice(push.endpoint, push.body)
             return []
-        return [self._tell(push.endpoint, push.body)]
+        return [self._notify(push.endpoint, push.body)]
 
     def _detach(self, order: DetachEndPoint) -> list[Instruction]:
         was_here = order.endpoint in self._attachments
@@ -154,8 +166,8 @@ class EdgeRouter:
 
     # The core's side.
 
-    def tell_policed(self, news: SourcePoliced) -> list[Instruction]:
-        """Say to a publisher which of its events were not let pass, while it is here."""
+    def report_policed(self, news: SourcePoliced) -> list[Instruction]:
+        """Notify an attached publisher of its policed events."""
         endpoint = self._publishers.endpoint_on(news.channel_id)
         if endpoint is None or endpoint not in self._attachments:
             return []
@@ -170,35 +182,35 @@ class EdgeRouter:
     # The end-points' side.
 
     def arrive(self, endpoint: str, instance: str) -> list[Instruction]:
-        """A session of an end-point is up."""
+        """Handle a new session of an end-point."""
         refusal = self._refusal(endpoint)
         if refusal is not None:
             self._refused += 1
             return [refusal]
         if self._attachments.instance_of(endpoint) not in {None, instance}:
-            self._requests.forget(endpoint)  # A new process asks anew, with numbers of its own.
+            self._requests.forget(endpoint)  # A new process has request numbers of its own.
         waiting = self._attachments.arrive(endpoint, instance)
         return [
-            *self._tell_broker(endpoint, is_up=True),
-            *(self._tell(endpoint, body) for body in waiting),
+            *self._report_attachment(endpoint, is_up=True),
+            *(self._notify(endpoint, body) for body in waiting),
         ]
 
     def depart(self, endpoint: str, now_ns: int) -> list[Instruction]:
-        """The session is gone; the end-point may come back."""
+        """Handle the loss of a session; the end-point may come back."""
         if not self._attachments.depart(endpoint, now_ns):
             return []
-        # Said without its session it would attach somebody who is not there.
+        # Forwarded without a session, it would attach an end-point that is not there.
         self._requests.forget_attaching(endpoint)
         timer = SetTimer(EXPIRY_TIMER, self._kept_ns_max)
-        return [*self._tell_broker(endpoint, is_up=False), timer]
+        return [*self._report_attachment(endpoint, is_up=False), timer]
 
-    def hear(self, endpoint: str, message: Message, now_ns: int) -> list[Instruction]:
+    def received(self, endpoint: str, message: Message, now_ns: int) -> list[Instruction]:
         if endpoint not in self._attachments:
-            return []  # It was refused or sent away, and has not yet heard of it.
+            return []  # It was refused or detached, and has not received that yet.
         if not isinstance(message, Submit):
             self._refused += 1
-            word = type(message).__name__
-            reason = f"rule: an end-point says `Submit` to an edge router, never `{word}`"
+            name = type(message).__name__
+            reason = f"rule: an end-point sends `Submit` to an edge router, never `{name}`"
             return [Close(_peer(endpoint), NotAuthorised.code, reason)]
         try:
             check_request_id(message.request_id)
@@ -206,7 +218,7 @@ class EdgeRouter:
             self._refused += 1
             return [Close(_peer(endpoint), error.code, str(error.args[0]))]
         self._requests.add(endpoint, message, now_ns)
-        return self._fly(endpoint, now_ns)
+        return self._forward_ready(endpoint, now_ns)
 
     def expire(self, now_ns: int) -> list[Instruction]:
         for endpoint in self._attachments.expire(now_ns):
@@ -217,7 +229,7 @@ class EdgeRouter:
         return [SetTimer(EXPIRY_TIMER, self._kept_ns_max)]
 
     def drain(self) -> list[Instruction]:
-        """Send everybody away, kindly; each may have a second edge."""
+        """Close all sessions of end-points; each may have a second edge."""
         self._is_draining = True
         reason = f"edge router {self._router} is shutting down"
         return [
@@ -237,8 +249,8 @@ class EdgeRouter:
             return Close(peer, QuotaReached.code, f"{reason}, as many as it may")
         return None
 
-    def _fly(self, endpoint: str, now_ns: int) -> list[Instruction]:
-        """Forward what the end-point may have in flight, if there is a broker."""
+    def _forward_ready(self, endpoint: str, now_ns: int) -> list[Instruction]:
+        """Forward the end-point's requests within its bound in flight, if there is a broker."""
         if not self._is_accepted:
             return []
         ready = self._requests.take_ready(endpoint, now_ns)
@@ -253,18 +265,19 @@ class EdgeRouter:
         )
         return Send(self._broker, message)
 
-    def _tell(self, endpoint: str, body: bytes) -> Send:
+    def _notify(self, endpoint: str, body: bytes) -> Send:
         newest = newest_for_notice(body, self._newest)
         return Send(_peer(endpoint), Notify(body=body, newest=newest))
 
-    def _tell_broker(self, endpoint: str, *, is_up: bool) -> list[Instruction]:
+    def _report_attachment(self, endpoint: str, *, is_up: bool) -> list[Instruction]:
         if not self._is_reported:
             return []
         return [Send(self._broker, AttachmentChanged(endpoint=endpoint, is_up=is_up))]
 
 
 def refuse_endpoint(router: str, endpoint: str) -> list[Instruction]:
-    """What a router without end-points says to one (S3 §3.1: it knows the last four commands)."""
+    """Return the refusal of an end-point by an inner router (S3 §3.1: it knows the last four
+    commands)."""
     reason = (
         f"rule: end-points attach to edge routers only, and {router} is none; "
         "ask the name service for an edge router"

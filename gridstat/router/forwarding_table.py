@@ -1,8 +1,8 @@
-"""What is done: the commanded paths of a variable, boiled down to one flat row for the core.
+"""Forwarding rows: the commanded paths of a variable, reduced to one flat row for the core.
 
-Per channel and mode only the divisors that matter are kept: a multiple of a smaller one adds
-nothing, and neither does a mode's divisor that the baseline, always active, already serves. What
-is more than a row holds is rounded down to common divisors, so whatever is ordered has a row.
+For each channel and mode only the needed divisors are kept: a multiple of a smaller one adds
+nothing, and neither does a mode's divisor that the baseline, always active, already serves. If
+there are more than a row holds, they are rounded down to common divisors, so every order has a row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MERGED_MAX: Final = 128
 
 
 def forwarding_rows(variables: Iterable[CarriedVariable], paths: Iterable[Path]) -> list[Row]:
-    """One row per variable, ascending; paths of variables that are not given are left out."""
+    """Return one row for each variable, ascending; paths of other variables are left out."""
     of_variable: dict[int, list[Path]] = {}
     for path in paths:
         of_variable.setdefault(path.variable_id, []).append(path)
@@ -59,11 +59,11 @@ def forwarding_row(variable: CarriedVariable, paths: Iterable[Path]) -> Row:
 
 
 def counted_every(variable: CarriedVariable, channels: Iterable[Sequence[Path]]) -> int:
-    """Of which slots copies are counted by the channel they came on; 0: of none.
+    """Return the divisor of the slots whose copies are counted by incoming channel; 0: none.
 
-    Only where paths of one contract meet: then nobody behind this router can tell its paths apart.
-    With several contracts only the slots that are due to all of them tell of each. Those that hold
-    in some modes only have no say beside others: else a mode that is never entered would.
+    Only where paths of one contract meet: no receiver behind this router can distinguish its paths.
+    With several contracts only slots due to all of them are counted. Paths that hold in some modes
+    only do not count beside others: else a mode that is never entered would matter.
     """
     if not variable.keeps_newest or variable.period is None:
         return 0
@@ -81,7 +81,7 @@ def counted_every(variable: CarriedVariable, channels: Iterable[Sequence[Path]])
 
 
 def _meeting(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """The paths of each contract that takes this channel by several of them."""
+    """Yield the paths of each contract that has several on this channel."""
     of_contract: dict[int, list[Path]] = {}
     for path in paths:
         of_contract.setdefault(path.contract, []).append(path)
@@ -91,12 +91,14 @@ def _meeting(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def route(channel_id: ChannelId, paths: Sequence[Path]) -> Route:
-    """All paths on one channel; one copy goes out, in the most urgent class that any asks for."""
+    """Return the route of all paths on one channel; one copy is sent, in the most urgent class of
+    any path."""
     return Route(channel_id, terms(paths), priority=min(path.priority for path in paths))
 
 
 def terms(paths: Iterable[Path]) -> tuple[Term, ...]:
-    """What a channel needs for all these paths; only few combinations ever differ."""
+    """Return the terms of a channel for all these paths; cached, because few combinations
+    differ."""
     return _terms(frozenset([(path.every, path.modes) for path in paths]))
 
 
@@ -118,7 +120,8 @@ def _sorted_terms(modes_of: Mapping[int, int]) -> tuple[Term, ...]:
 
 
 def legal_routes(routes: tuple[Route, ...]) -> tuple[Route, ...]:
-    """The routes with no more divisors than a row holds; any too many become common ones."""
+    """Return the routes with at most as many divisors as a row holds; others are rounded to common
+    ones."""
     everys = {term.every for route in routes for term in route.terms}
     if len(everys) <= DIVISORS_MAX:
         return routes
@@ -131,9 +134,9 @@ def legal_routes(routes: tuple[Route, ...]) -> tuple[Route, ...]:
 
 @lru_cache(maxsize=KNOWN_MAX // 16)
 def _row_divisors(everys: frozenset[int]) -> tuple[int, ...]:
-    """At most as many as a row holds, of which one divides each of these."""
+    """Return at most as many divisors as a row holds, of which one divides each given one."""
     ordered = sorted(everys)
-    # The best choice takes the square of their number; nobody may make a router slow by that.
+    # The best choice takes quadratic time, so the number of divisors is bounded.
     at_once = -(-len(ordered) // MERGED_MAX)
     groups = (ordered[start : start + at_once] for start in range(0, len(ordered), at_once))
     return minimal_divisors((gcd(*group) for group in groups), DIVISORS_MAX)

@@ -1,7 +1,7 @@
-"""Which incoming channels speak: silence by the core's own clock, and a return that lasts (S0 A19).
+"""Liveness of incoming channels: silence by the core's own clock, and a lasting return (S0 A19).
 
-The forwarding thread notes what it hears; this only judges, so a slow event loop or a stopped
-process never makes a neighbour look dead.
+The forwarding thread notes what it receives; this class only judges, so a slow event loop or a
+stopped process never makes a neighbour look dead.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ NS_PER_MS: Final = 1_000_000
 
 @dataclass(slots=True)
 class _Watched:
-    """`is_up` None: nothing has been said of it yet.
+    """State of one watched channel; `is_up` None: nothing was reported yet.
 
-    `datagrams_before` had come when the source was silent last, or was first judged. The first of
-    those that came since came at `returned_ns` or before.
+    `datagrams_before` had come when the source was last silent, or was first judged. The first
+    datagram after that came at `returned_ns` or before.
     """
 
     silent_ns_max: int
@@ -35,7 +35,8 @@ class _Watched:
     is_up: bool | None = None
 
     def has_returned(self, datagrams: int, heard_ns: int) -> bool:
-        """Whether enough datagrams have come since the last silence, over a long enough time."""
+        """Return whether enough datagrams have come since the last silence, over a long enough
+        time."""
         if self.datagrams_before is None:
             self.datagrams_before = datagrams
         count = datagrams - self.datagrams_before
@@ -47,15 +48,15 @@ class _Watched:
 
 
 class SourceLiveness:
-    """Says each change once: silent after too long a silence, heard after three datagrams."""
+    """Reports each change once: silent after too long a silence, received after three datagrams."""
 
     def __init__(self) -> None:
         self._watched: dict[int, _Watched] = {}
         self.silent_after_ns: int | None = None
-        """How soon after the last judgement a source can be silent for too long; None: none can."""
+        """Time after the last judgement at which a source can become silent; None: none can."""
 
     def watch(self, channel_id: int, *, silent_ms_max: int) -> None:
-        """Mind the silence of a channel from now on; 0: no longer."""
+        """Watch the silence of a channel from now on; 0: no longer."""
         if silent_ms_max <= 0:
             self._watched.pop(channel_id, None)
             return
@@ -68,11 +69,11 @@ class SourceLiveness:
 
     @property
     def silent_ns_min(self) -> int | None:
-        """The shortest silence that would be news; None where nobody's is."""
+        """Shortest silence that would be reported; None if no channel is watched."""
         return min((each.silent_ns_max for each in self._watched.values()), default=None)
 
     def judge(self, states: Mapping[int, Mapping[str, int]]) -> list[SourceSilent | SourceReceived]:
-        """What has changed, given the core's facts of its sources."""
+        """Return the changes, given the core's facts of its sources."""
         news: list[SourceSilent | SourceReceived] = []
         self.silent_after_ns = None
         for channel_id in sorted(self._watched.keys() & states.keys()):

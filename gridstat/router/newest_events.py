@@ -1,7 +1,7 @@
-"""Which newest events an edge adds to an answer or a notice: one of each variable just granted.
+"""Newest events that an edge adds to an answer or a notice: one of each variable just granted.
 
-The body passes on untouched whatever stands in it; only the little that is needed is read, so a
-newer broker's words are no obstacle.
+The body is forwarded unchanged; only the needed part is decoded, so new fields of a newer broker do
+no harm.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 BYTES_MAX: Final = 512 * 2**10
 """Newest events in one message; a frame must hold them beside the body."""
 _FLAGS_OFFSET: Final = 13
-"""Of the event: created (8), variable (4), option count (1), then the flags."""
+"""Offset in the event: created (8), variable (4), option count (1), then the flags."""
 
 
 class _Variable(msgspec.Struct):
-    """The part of a status variable that is asked for."""
+    """Part of a status variable that is decoded."""
 
     variable_id: int
 
 
 class _Outcome(msgspec.Struct):
-    """The part of any outcome that is asked for."""
+    """Part of any outcome that is decoded."""
 
     type: str = ""
     variable: _Variable | None = None
 
 
 class _Outcomes(msgspec.Struct):
-    """The part of an answer that is asked for."""
+    """Part of an answer that is decoded."""
 
     outcomes: list[_Outcome] = []
 
 
 class _Notice(msgspec.Struct):
-    """The part of any notice that is asked for."""
+    """Part of any notice that is decoded."""
 
     type: str = ""
     granted: _Outcome | None = None
@@ -50,11 +50,11 @@ class _Notice(msgspec.Struct):
 _OUTCOMES: Final = msgspec.msgpack.Decoder(_Outcomes)
 _NOTICE: Final = msgspec.msgpack.Decoder(_Notice)
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What the decoder raises for bytes that are no message: its own, bad UTF-8, deep nesting."""
+"""Errors of the decoder for bytes that are no message: its own, bad UTF-8, deep nesting."""
 
 
 def newest_for_answer(body: bytes, newest: Callable[[int], bytes | None]) -> tuple[bytes, ...]:
-    """The newest events of the variables that an answer grants."""
+    """Return the newest events of the variables that an answer grants."""
     try:
         outcomes = _OUTCOMES.decode(body).outcomes
     except _UNREADABLE:
@@ -70,7 +70,7 @@ def newest_for_answer(body: bytes, newest: Callable[[int], bytes | None]) -> tup
 
 
 def newest_for_notice(body: bytes, newest: Callable[[int], bytes | None]) -> tuple[bytes, ...]:
-    """The newest event of a variable that a pattern has caught."""
+    """Return the newest event of a variable that matches a pattern."""
     try:
         notice = _NOTICE.decode(body)
     except _UNREADABLE:
@@ -81,7 +81,7 @@ def newest_for_notice(body: bytes, newest: Callable[[int], bytes | None]) -> tup
 
 
 def as_cached(event: bytes) -> bytes:
-    """The event with its flag set that says: not live, but the newest there was."""
+    """Return the event with the flag of cached events set."""
     flags = event[_FLAGS_OFFSET] | int(EventFlag.CACHED)
     return event[:_FLAGS_OFFSET] + bytes((flags,)) + event[_FLAGS_OFFSET + 1 :]
 

@@ -1,7 +1,7 @@
-"""What was said: the variables that a router carries and every path that was commanded through it.
+"""The path table: the variables that a router carries, and every path commanded through it.
 
-Nothing is thrown away here, so a path that is torn down leaves exactly the others behind.
-`forwarding_table.py` keeps only what matters of it.
+The table keeps every path, so that tearing one down leaves exactly the others.
+`forwarding_table.py` reduces them to the needed rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CarriedVariable:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One subscription's way through this router: every n-th slot of a variable to a channel.
+    """One subscription's path through this router: every n-th slot of a variable to a channel.
 
     `contract` and `index` say which path of which contract it is, where that is known.
     """
@@ -59,7 +59,7 @@ class PathTable:
     """Each path belongs to a carried variable and is known by its own identifier.
 
     The answers of the changing methods are the variables whose rows they may have changed; a
-    command heard twice changes nothing the second time.
+    repeated command changes nothing the second time.
     """
 
     def __init__(self) -> None:
@@ -120,11 +120,11 @@ class PathTable:
         return self._paths.get(path_id)
 
     def count_on(self, channel_id: ChannelId) -> int:
-        """How many paths lead to a channel."""
+        """Return the number of paths to a channel."""
         return self._on_channel.get(channel_id, 0)
 
     def variables_on(self, channel_id: ChannelId) -> frozenset[VariableId]:
-        """The variables with a path to a channel; looks at every path."""
+        """Return the variables with a path to a channel; reads every path."""
         return frozenset(
             path.variable_id for path in self._paths.values() if path.channel_id == channel_id
         )

@@ -1,9 +1,9 @@
-"""Requests of end-points on their way to the broker: none is lost with its session, none floods it.
+"""Requests of end-points to the broker: none is lost with its session, none floods the broker.
 
-Each end-point may have so many in flight; more wait their turn here, and beyond a bound the oldest
-that waits goes: its end-point asks again. When the broker is back, what it has not answered is
-said again, and it knows a repeated request by its number; but not for ever, lest one request that
-a broker falls over meets every next one.
+Each end-point may have a bounded number in flight; more wait here, and beyond a bound the oldest
+waiting one is dropped: its end-point repeats it. When the broker is back, unanswered requests are
+sent again, and the broker recognises a repeated request by its number; but only a few times, so
+that a request that makes brokers fail does not meet every next one.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ BYTES_MAX: Final = 16 * 2**20
 BYTES_OF_ENDPOINT_MAX: Final = BYTES_MAX // 4
 EXPIRY_NS: Final = 30 * NS_PER_S
 AGE_NS_MAX: Final = 60 * NS_PER_S
-LANDINGS_MAX: Final = 3
+LOST_SESSIONS_MAX: Final = 3
 REPEAT_NS_MIN: Final = NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
 class RequestBounds:
-    """How much an edge holds: in flight and in all of one end-point, and of all of them.
+    """Bounds of the requests in flight and in all, of one end-point and of all of them.
 
-    A request in flight for longer than `expiry_ns` will not be answered any more; one that its
-    end-point has not said for `age_ns_max`, or with which `landings_max` sessions ended, goes.
+    A request in flight for longer than `expiry_ns` will not be answered any more; one that its end-
+    point has not repeated for `age_ns_max`, or with which `lost_sessions_max` sessions ended, is
+    dropped.
     """
 
     in_flight_max: int = IN_FLIGHT_MAX
@@ -46,12 +47,12 @@ class RequestBounds:
     bytes_of_endpoint_max: int = BYTES_OF_ENDPOINT_MAX
     expiry_ns: int = EXPIRY_NS
     age_ns_max: int = AGE_NS_MAX
-    landings_max: int = LANDINGS_MAX
+    lost_sessions_max: int = LOST_SESSIONS_MAX
 
 
 @dataclass(slots=True)
-class _Asker:
-    """One end-point's requests by number; a request waits or is in flight since some time."""
+class _EndPointRequests:
+    """One end-point's requests by number; a request waits, or is in flight since some time."""
 
     waiting: dict[int, None] = field(default_factory=dict)
     in_flight: dict[int, int] = field(default_factory=dict)
@@ -63,15 +64,16 @@ class _Asker:
 
 @dataclass(slots=True)
 class _Held:
-    """A request, when its end-point last said it, and how many sessions ended over it."""
+    """A request, when its end-point last submitted it, and how many sessions ended while it was in
+    flight."""
 
     submit: Submit
-    said_ns: int
-    landings: int = 0
+    submitted_ns: int
+    lost_sessions: int = 0
 
 
 class _Command(msgspec.Struct):
-    """The part of a request that is asked for."""
+    """Part of a request that is decoded."""
 
     type: str = ""
 
@@ -80,13 +82,13 @@ _COMMAND: Final = msgspec.msgpack.Decoder(_Command)
 
 
 class PendingRequests:
-    """Requests in the order of their coming; each number once, and never beyond the bounds."""
+    """Requests in the order of arrival; each number once, and never beyond the bounds."""
 
     def __init__(self, bounds: RequestBounds) -> None:
         self._bounds = bounds
         self._requests: dict[tuple[str, int], _Held] = {}
         self._waiting: dict[tuple[str, int], None] = {}
-        self._askers: dict[str, _Asker] = {}
+        self._by_endpoint: dict[str, _EndPointRequests] = {}
         self._size_bytes = 0
         self.dropped = 0
 
@@ -94,124 +96,127 @@ class PendingRequests:
         return len(self._requests)
 
     def add(self, endpoint: str, submit: Submit, now_ns: int) -> None:
-        """Take a request in; a repeated one keeps its place, and may fly again after a second."""
+        """Add a request; a repeated one keeps its position, and may be sent again after a
+        second."""
         key = (endpoint, submit.request_id)
         if key in self._requests:
-            self._requests[key].said_ns = now_ns
+            self._requests[key].submitted_ns = now_ns
             self._repeat(endpoint, submit.request_id, now_ns)
             return
         self._requests[key] = _Held(submit, now_ns)
         self._waiting[key] = None
-        asker = self._askers.setdefault(endpoint, _Asker())
-        asker.waiting[submit.request_id] = None
+        of_endpoint = self._by_endpoint.setdefault(endpoint, _EndPointRequests())
+        of_endpoint.waiting[submit.request_id] = None
         self._size_bytes += _size_bytes(submit)
-        asker.size_bytes += _size_bytes(submit)
-        while self._is_too_much_of(asker) and asker.waiting:
-            self._drop(endpoint, next(iter(asker.waiting)))
-        while self._is_too_much() and self._waiting:
+        of_endpoint.size_bytes += _size_bytes(submit)
+        while self._exceeds_endpoint_bounds(of_endpoint) and of_endpoint.waiting:
+            self._drop(endpoint, next(iter(of_endpoint.waiting)))
+        while self._exceeds_bounds() and self._waiting:
             self._drop(*next(iter(self._waiting)))
 
     def take_ready(self, endpoint: str, now_ns: int) -> list[Submit]:
-        """The end-point's requests that may fly now; they are in flight from now on."""
-        asker = self._askers.get(endpoint)
-        if asker is None:
+        """Return the end-point's requests that may be sent now; they are in flight from now on."""
+        of_endpoint = self._by_endpoint.get(endpoint)
+        if of_endpoint is None:
             return []
-        self._expire(endpoint, asker, now_ns)
-        self._age(((endpoint, request_id) for request_id in asker.waiting), now_ns)
-        room = self._bounds.in_flight_max - len(asker.in_flight)
-        ready = [request_id for request_id, _ in zip(asker.waiting, range(room), strict=False)]
-        return [self._launch(endpoint, request_id, now_ns) for request_id in ready]
+        self._expire(endpoint, of_endpoint, now_ns)
+        self._drop_old(((endpoint, request_id) for request_id in of_endpoint.waiting), now_ns)
+        room = self._bounds.in_flight_max - len(of_endpoint.in_flight)
+        ready = [
+            request_id for request_id, _ in zip(of_endpoint.waiting, range(room), strict=False)
+        ]
+        return [self._send(endpoint, request_id, now_ns) for request_id in ready]
 
     def take_all_ready(self, now_ns: int) -> list[tuple[str, Submit]]:
-        """As `take_ready`, of everybody, in the order in which they came."""
-        self._age(self._waiting, now_ns)
+        """Return all requests that may be sent now, as `take_ready`, in the order of arrival."""
+        self._drop_old(self._waiting, now_ns)
         ready: list[tuple[str, Submit]] = []
         for endpoint, request_id in tuple(self._waiting):
-            if len(self._askers[endpoint].in_flight) < self._bounds.in_flight_max:
-                ready.append((endpoint, self._launch(endpoint, request_id, now_ns)))
+            if len(self._by_endpoint[endpoint].in_flight) < self._bounds.in_flight_max:
+                ready.append((endpoint, self._send(endpoint, request_id, now_ns)))
         return ready
 
-    def land(self) -> None:
-        """The session is gone: what was in flight waits again, each in its old place."""
-        flown = [
+    def session_lost(self) -> None:
+        """Make all requests in flight wait again, each in its old position: the session is lost."""
+        in_flight = [
             (endpoint, request_id)
-            for endpoint, asker in self._askers.items()
-            for request_id in asker.in_flight
+            for endpoint, of_endpoint in self._by_endpoint.items()
+            for request_id in of_endpoint.in_flight
         ]
-        for key in flown:
-            self._requests[key].landings += 1
-            if self._requests[key].landings >= self._bounds.landings_max:
+        for key in in_flight:
+            self._requests[key].lost_sessions += 1
+            if self._requests[key].lost_sessions >= self._bounds.lost_sessions_max:
                 self._drop(*key)
         self._waiting = dict.fromkeys(self._requests)
-        for asker in self._askers.values():
-            asker.waiting.clear()
-            asker.in_flight.clear()
+        for of_endpoint in self._by_endpoint.values():
+            of_endpoint.waiting.clear()
+            of_endpoint.in_flight.clear()
         for endpoint, request_id in self._requests:
-            self._askers[endpoint].waiting[request_id] = None
+            self._by_endpoint[endpoint].waiting[request_id] = None
 
     def answered(self, endpoint: str, request_id: int) -> Submit | None:
-        """The broker has answered: nothing is left to remember. What was asked, if it is known."""
+        """Remove an answered request; return it, if it is known."""
         held = self._requests.pop((endpoint, request_id), None)
         if held is None:
             return None
         self._waiting.pop((endpoint, request_id), None)
         self._size_bytes -= _size_bytes(held.submit)
-        asker = self._askers[endpoint]
-        asker.size_bytes -= _size_bytes(held.submit)
-        asker.waiting.pop(request_id, None)
-        asker.in_flight.pop(request_id, None)
-        if not len(asker):
-            del self._askers[endpoint]
+        of_endpoint = self._by_endpoint[endpoint]
+        of_endpoint.size_bytes -= _size_bytes(held.submit)
+        of_endpoint.waiting.pop(request_id, None)
+        of_endpoint.in_flight.pop(request_id, None)
+        if not len(of_endpoint):
+            del self._by_endpoint[endpoint]
         return held.submit
 
     def forget(self, endpoint: str) -> None:
-        """The end-point is another process now, or has been sent away."""
-        asker = self._askers.get(endpoint, _Asker())
-        for request_id in (*asker.waiting, *asker.in_flight):
+        """Remove all requests of an end-point that is another process now, or was detached."""
+        of_endpoint = self._by_endpoint.get(endpoint, _EndPointRequests())
+        for request_id in (*of_endpoint.waiting, *of_endpoint.in_flight):
             self.answered(endpoint, request_id)
 
     def forget_attaching(self, endpoint: str) -> None:
-        """The session is gone from which the end-point asked to be attached."""
-        asker = self._askers.get(endpoint, _Asker())
-        for request_id in (*asker.waiting, *asker.in_flight):
+        """Remove attach requests of an end-point whose session is lost."""
+        of_endpoint = self._by_endpoint.get(endpoint, _EndPointRequests())
+        for request_id in (*of_endpoint.waiting, *of_endpoint.in_flight):
             if _is_attaching(self._requests[endpoint, request_id].submit):
                 self.answered(endpoint, request_id)
 
-    def _is_too_much(self) -> bool:
+    def _exceeds_bounds(self) -> bool:
         bounds = self._bounds
         return len(self._requests) > bounds.requests_max or self._size_bytes > bounds.bytes_max
 
-    def _is_too_much_of(self, asker: _Asker) -> bool:
+    def _exceeds_endpoint_bounds(self, of_endpoint: _EndPointRequests) -> bool:
         bounds = self._bounds
-        is_too_many = len(asker) > bounds.of_endpoint_max
-        return is_too_many or asker.size_bytes > bounds.bytes_of_endpoint_max
+        is_too_many = len(of_endpoint) > bounds.of_endpoint_max
+        return is_too_many or of_endpoint.size_bytes > bounds.bytes_of_endpoint_max
 
-    def _age(self, waiting: Iterable[tuple[str, int]], now_ns: int) -> None:
-        """Let go of what its end-point has not said for long."""
+    def _drop_old(self, waiting: Iterable[tuple[str, int]], now_ns: int) -> None:
+        """Drop requests that their end-point has not repeated for long."""
         oldest_ns = now_ns - self._bounds.age_ns_max
-        for key in [key for key in waiting if self._requests[key].said_ns < oldest_ns]:
+        for key in [key for key in waiting if self._requests[key].submitted_ns < oldest_ns]:
             self._drop(*key)
 
     def _repeat(self, endpoint: str, request_id: int, now_ns: int) -> None:
-        asker = self._askers[endpoint]
-        since_ns = asker.in_flight.get(request_id)
+        of_endpoint = self._by_endpoint[endpoint]
+        since_ns = of_endpoint.in_flight.get(request_id)
         if since_ns is not None and now_ns - since_ns >= REPEAT_NS_MIN:
-            del asker.in_flight[request_id]
-            asker.waiting[request_id] = None
+            del of_endpoint.in_flight[request_id]
+            of_endpoint.waiting[request_id] = None
             self._waiting[endpoint, request_id] = None
 
-    def _expire(self, endpoint: str, asker: _Asker, now_ns: int) -> None:
-        while asker.in_flight:
-            request_id, since_ns = next(iter(asker.in_flight.items()))
+    def _expire(self, endpoint: str, of_endpoint: _EndPointRequests, now_ns: int) -> None:
+        while of_endpoint.in_flight:
+            request_id, since_ns = next(iter(of_endpoint.in_flight.items()))
             if now_ns - since_ns < self._bounds.expiry_ns:
                 return
             self._drop(endpoint, request_id)
 
-    def _launch(self, endpoint: str, request_id: int, now_ns: int) -> Submit:
+    def _send(self, endpoint: str, request_id: int, now_ns: int) -> Submit:
         del self._waiting[endpoint, request_id]
-        asker = self._askers[endpoint]
-        del asker.waiting[request_id]
-        asker.in_flight[request_id] = now_ns
+        of_endpoint = self._by_endpoint[endpoint]
+        del of_endpoint.waiting[request_id]
+        of_endpoint.in_flight[request_id] = now_ns
         return self._requests[endpoint, request_id].submit
 
     def _drop(self, endpoint: str, request_id: int) -> None:
@@ -227,4 +232,4 @@ def _is_attaching(submit: Submit) -> bool:
     try:
         return _COMMAND.decode(submit.body).type == "Attach"
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return False  # Whoever can read it will say what is wrong with it.
+        return False  # The broker, which decodes it, will refuse it.

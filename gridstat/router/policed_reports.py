@@ -1,6 +1,6 @@
-"""What is told of policed events: once a second at most, for each publication, and in totals.
+"""Reports of policed events: once a second at most, for each publication, in totals.
 
-`PolicedEvents` finds in the core's counts what is new; `PublisherChannels` knows whose it is.
+`PolicedEvents` finds new counts of the core; `PublisherChannels` knows their publishers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 EVERY_NS: Final = NS_PER_S
 _ATTACHED: Final = b"AttachedOutcome"
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What the decoder raises for bytes that are no message: its own, bad UTF-8, deep nesting."""
+"""Errors of the decoder for bytes that are no message: its own, bad UTF-8, deep nesting."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """One count of the core, as it was last told; `count_id` is new whenever it begins anew."""
+    """One count of the core, as last reported; `count_id` is new whenever the count restarts."""
 
     life: int
     count_id: int
@@ -32,14 +32,14 @@ class _Count:
 
 
 class PolicedEvents:
-    """Looks at the core's counts once a second, and tells those that have grown."""
+    """Reads the core's counts once a second, and reports those that have grown."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[int, int], _Count] = {}
+        self._reported: dict[tuple[int, int], _Count] = {}
         self._next_ns = 0
 
     def is_due(self, now_ns: int) -> bool:
-        """Whether the core shall be asked; if so, not again before a second has passed."""
+        """Return whether to read the core now; if so, not again before a second has passed."""
         if now_ns < self._next_ns:
             return False
         self._next_ns = now_ns + EVERY_NS
@@ -48,8 +48,8 @@ class PolicedEvents:
     def judge(
         self, policed: Mapping[tuple[int, int], tuple[int, Mapping[str, int]]], now_ns: int
     ) -> list[SourcePoliced]:
-        """What has grown since the last time, by channel and variable."""
-        before, self._told = self._told, {}
+        """Return the counts that have grown since the last time, by channel and variable."""
+        before, self._reported = self._reported, {}
         news = []
         for key in sorted(policed):
             life, counts = policed[key]
@@ -58,12 +58,12 @@ class PolicedEvents:
                 known = _Count(life, now_ns, {})
             if counts != known.counts:
                 news.append(SourcePoliced(*key, known.count_id, dict(counts)))
-            self._told[key] = _Count(life, known.count_id, counts)
+            self._reported[key] = _Count(life, known.count_id, counts)
         return news
 
 
 class _Attached(msgspec.Struct):
-    """The part of any outcome that is asked for."""
+    """Part of any outcome that is decoded."""
 
     type: str = ""
     edge: str = ""
@@ -71,7 +71,7 @@ class _Attached(msgspec.Struct):
 
 
 class _Outcomes(msgspec.Struct):
-    """The part of an answer that is asked for."""
+    """Part of an answer that is decoded."""
 
     outcomes: list[_Attached] = []
 
@@ -80,7 +80,7 @@ _OUTCOMES: Final = msgspec.msgpack.Decoder(_Outcomes)
 
 
 class PublisherChannels:
-    """On which channel each attached end-point sends, as the broker's answers to it say."""
+    """Channels on which the attached end-points send, as the broker's answers name them."""
 
     def __init__(self, router: str) -> None:
         self._router = router
@@ -88,7 +88,7 @@ class PublisherChannels:
         self._endpoints: dict[int, str] = {}
 
     def learn(self, endpoint: str, body: bytes) -> None:
-        """An answer passes: does it tell the end-point where to send?"""
+        """Read an answer for the channel on which the end-point sends."""
         if _ATTACHED not in body:
             return
         try:
@@ -102,11 +102,11 @@ class PublisherChannels:
                 self._endpoints[outcome.up_channel_id] = endpoint
 
     def forget(self, endpoint: str) -> None:
-        """The end-point is gone."""
+        """Forget an end-point."""
         channel_id = self._channels.pop(endpoint, None)
         if channel_id is not None and self._endpoints.get(channel_id) == endpoint:
             del self._endpoints[channel_id]
 
     def endpoint_on(self, channel_id: int) -> str | None:
-        """Who sends on a channel, if anybody does."""
+        """Return the end-point that sends on a channel, or None."""
         return self._endpoints.get(channel_id)

@@ -1,8 +1,18 @@
-"""What a managed router says and does: a pure machine between its broker, end-points and core.
+"""The agent of a managed router: a pure state machine between its broker, end-points and core.
 
-The broker's orders become `ApplyTable`, the core's news becomes reports, end-points are served by
-`edge_router.py`. Without a broker everything goes on and nothing is forgotten (S0 A20); when one
-returns, it hears what the router holds and how its channels are.
+States of the broker's session: GONE; REPORTED (the session is up and `ReportRouter` was sent);
+ACCEPTED (the broker answered `RouterAccepted` and its orders are followed); FENCED (a message had
+an old term, and the session is being closed).
+
+Messages of the broker: `ChangeTable` becomes `ApplyTable` for the core, and is acknowledged by
+`TableChanged` with a digest once the core has committed it, or by `TableRefused`; `Return`, `Push`
+and `DetachEndPoint` are for end-points (`edge_router.py`). Messages to the broker: `ReportRouter`,
+channel states, back-pressure, and counters every second.
+
+Without a broker the router forwards by its last table and keeps all channel states (S0 A20); a
+broker that returns gets the digest of the table and all states. A broker of a lower term than the
+highest seen is refused. A restarted router reports `is_first_time` with an empty table, and gets a
+whole one.
 """
 
 from __future__ import annotations
@@ -73,7 +83,7 @@ if TYPE_CHECKING:
 COUNTERS_TIMER: Final = "counters"
 COUNTERS_EVERY_NS: Final = NS_PER_S
 BrokerOrder: TypeAlias = ChangeTable | RouterAccepted | Return | Push | DetachEndPoint
-_WORD_OF: Final = {
+_NOTE_NAMES: Final = {
     SourceSilent: "source_silent",
     SourceReceived: "source_heard",
     WaterMarkCrossed: "water_mark_crossed",
@@ -82,7 +92,7 @@ _WORD_OF: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RouterFacts:
-    """Who the router is and where it listens; all of it is fixed once a broker hears of it."""
+    """Name and addresses of the router; fixed once a broker knows them."""
 
     name: str
     host: str = ""
@@ -100,17 +110,17 @@ class RouterFacts:
 
 
 class _Broker(Enum):
-    """How far the session with the broker has come."""
+    """State of the session with the broker."""
 
     GONE = auto()
     REPORTED = auto()
     ACCEPTED = auto()
     FENCED = auto()
-    """It spoke with a term that is over, and is being closed."""
+    """A message had an old term, and the session is being closed."""
 
 
 class RouterAgent:
-    """Obeys one broker at a time, the one of the highest term so far; the table is kept whole.
+    """Follows one broker at a time, the one of the highest term so far, and keeps its whole table.
 
     `newest` gives the newest event of a carried variable, for end-points that have just subscribed;
     `copies` by which channels it came, for those that ask which of their paths loses.
@@ -141,7 +151,7 @@ class RouterAgent:
 
     @property
     def table(self) -> OrderTable:
-        """What the router was told to hold, and has accepted."""
+        """Orders that the router has accepted."""
         return self._intake.held
 
     @property
@@ -151,11 +161,11 @@ class RouterAgent:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether a broker is in charge at present."""
+        """True if a broker is in charge at present."""
         return self._broker is _Broker.ACCEPTED
 
     def listen_at(self, address: tuple[str, int, int], *, command: tuple[str, int]) -> None:
-        """Where events and commands come in; to be said before there is a broker to report to."""
+        """Set the addresses for events and commands, before the first session with a broker."""
         assert self._broker is _Broker.GONE
         host, data_port, urgent_port = address
         self._facts = replace(
@@ -168,7 +178,7 @@ class RouterAgent:
         )
 
     def counters(self) -> dict[str, int]:
-        """What the agent itself counts, beside the core."""
+        """Return the agent's own counters, besides the core's."""
         own = {"tables_refused": self._tables_refused, "terms_refused": self._terms_refused}
         return own if self._edge is None else {**own, **self._edge.counters()}
 
@@ -183,33 +193,33 @@ class RouterAgent:
             case _:
                 return self._news(event)
 
-    # What the core tells.
+    # Events of the core.
 
     def _news(
         self, event: TableApplied | TableFailed | ChannelNews | SourcePoliced | CountersRead
     ) -> list[RouterInstruction]:
         match event:
             case TableApplied(number, refused):
-                return self._say(self._intake.applied(number, refused))
+                return self._report_to_broker(self._intake.applied(number, refused))
             case TableFailed():
                 self._tables_refused += 1
                 note = Note("table_failed", (("code", event.code), ("reason", event.reason)))
-                return [note, *self._say(self._intake.failed(event))]
+                return [note, *self._report_to_broker(self._intake.failed(event))]
             case SourceSilent() | SourceReceived() | WaterMarkCrossed():
                 return self._channel_news(event)
             case SourcePoliced():
-                return [] if self._edge is None else [*self._edge.tell_policed(event)]
+                return [] if self._edge is None else [*self._edge.report_policed(event)]
             case CountersRead(report):
-                return self._say(self._with_own_counters(report))
+                return self._report_to_broker(self._with_own_counters(report))
             case _:
                 assert_never(event)
 
     def _channel_news(self, event: ChannelNews) -> list[RouterInstruction]:
-        report = self._reports.hear(event, self.table)
+        report = self._reports.note(event, self.table)
         if report is None:
             return []
-        note = Note(_WORD_OF[type(event)], (("channel_id", event.channel_id),))
-        return [note, *self._say(report)]
+        note = Note(_NOTE_NAMES[type(event)], (("channel_id", event.channel_id),))
+        return [note, *self._report_to_broker(report)]
 
     def _with_own_counters(self, report: ReportCounters) -> ReportCounters:
         return msgspec.structs.replace(report, router={**report.router, **self.counters()})
@@ -246,7 +256,7 @@ class RouterAgent:
         return [Note("peer_refused", (("peer", peer),)), Close(peer, NotAuthorised.code, reason)]
 
     def _report(self) -> list[RouterInstruction]:
-        """A session with the broker is up: say who and where we are, and what we hold."""
+        """Report identity, addresses and the table's digest: a session with the broker is up."""
         facts = self._facts
         self._broker = _Broker.REPORTED
         self._intake.begin_session()
@@ -283,8 +293,8 @@ class RouterAgent:
             return self._from_broker(message, now_ns)
         role, _, name = peer.partition("/")
         if role == ENDPOINT_ROLE and self._edge is not None:
-            return [*self._edge.hear(name, message, now_ns)]
-        return []  # Refused when it connected, and not yet gone.
+            return [*self._edge.received(name, message, now_ns)]
+        return []  # Refused when it connected, and not yet closed.
 
     def _timer_fired(self, name: str, now_ns: int) -> list[RouterInstruction]:
         if name == COUNTERS_TIMER and self.is_accepted:
@@ -305,7 +315,7 @@ class RouterAgent:
             case _:
                 assert_never(event)
 
-    # What the broker orders.
+    # Orders of the broker.
 
     def _from_broker(self, message: Message, now_ns: int) -> list[RouterInstruction]:
         if self._broker is _Broker.GONE or self._broker is _Broker.FENCED:
@@ -315,11 +325,11 @@ class RouterAgent:
                 if message.term < self._term:
                     return self._fence(message.term)
                 self._term = message.term
-                return self._obey(message, now_ns)
+                return self._handle_order(message, now_ns)
             case _:
                 return [Note("unexpected_message", (("message", type(message).__name__),))]
 
-    def _obey(self, order: BrokerOrder, now_ns: int) -> list[RouterInstruction]:
+    def _handle_order(self, order: BrokerOrder, now_ns: int) -> list[RouterInstruction]:
         if isinstance(order, RouterAccepted):
             return self._accepted(order, now_ns)
         if not self.is_accepted:
@@ -328,7 +338,7 @@ class RouterAgent:
             return self._change(order)
         if self._edge is None:
             return [Note("order_for_an_edge", (("order", type(order).__name__),))]
-        return [*self._edge.obey(order, now_ns)]
+        return [*self._edge.handle_order(order, now_ns)]
 
     def _accepted(self, accepted: RouterAccepted, now_ns: int) -> list[RouterInstruction]:
         self._broker = _Broker.ACCEPTED
@@ -337,21 +347,21 @@ class RouterAgent:
         return [
             Note("broker_accepted", facts),
             SetModes(accepted.mode),
-            *(Send(self._broker_peer, report) for report in self._reports.everything()),
+            *(Send(self._broker_peer, report) for report in self._reports.all()),
             SetTimer(COUNTERS_TIMER, COUNTERS_EVERY_NS),
             *(() if self._edge is None else self._edge.broker_accepted(now_ns)),
         ]
 
     def _change(self, change: ChangeTable) -> list[RouterInstruction]:
-        said = self._intake.take(change)
-        if said is None:
+        taken = self._intake.take(change)
+        if taken is None:
             return []
-        if isinstance(said, TableRefused):
+        if isinstance(taken, TableRefused):
             self._tables_refused += 1
-            note = Note("table_refused", (("number", said.number), ("reason", said.reason)))
-            return [note, *self._say(said)]
+            note = Note("table_refused", (("number", taken.number), ("reason", taken.reason)))
+            return [note, *self._report_to_broker(taken)]
         self._reports.forget_closed(self.table)
-        return [said]
+        return [taken]
 
     def _fence(self, term: int) -> list[RouterInstruction]:
         self._broker = _Broker.FENCED
@@ -365,8 +375,8 @@ class RouterAgent:
             Close(self._broker_peer, StaleTerm.code, reason),
         ]
 
-    def _say(self, message: Message | None) -> list[RouterInstruction]:
-        """Say it if a broker listens; what matters is said again when one does."""
+    def _report_to_broker(self, message: Message | None) -> list[RouterInstruction]:
+        """Send a report if a broker is in charge; states are sent again when one returns."""
         if message is None or not self.is_accepted:
             return []
         return [Send(self._broker_peer, message)]

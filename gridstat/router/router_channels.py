@@ -1,7 +1,7 @@
-"""The event channels of one router: opened on command, closed when no row leads there any more.
+"""The event channels of one router: opened on command, closed when no row uses them any more.
 
 A channel whose address cannot be reached now is tried again and again (S0 A19): a table is not
-refused because a cable is out. What arrives for it meanwhile has no way to go, and is not due.
+refused because a cable is out. Events for it meanwhile have no output, and count as not due.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DATAGRAM_VERSION_PROBES: Final = 2
 
 
 class ChannelCore(Protocol):
-    """What channels need of the core."""
+    """Part of the core that channels need."""
 
     def open_channel(self, spec: ChannelSpec) -> None: ...
     def close_channel(self, channel_id: int) -> dict[str, int]: ...
@@ -42,65 +42,65 @@ class Source:
 
 
 class RouterChannels:
-    """`specs` is what was commanded; all of it is open, save what waits for its address."""
+    """Commanded channels (`specs`); all are open, except those that wait for their address."""
 
     def __init__(self, core: ChannelCore) -> None:
         self._core = core
         self.specs: dict[int, ChannelSpec] = {}
         self.sources: dict[int, Source] = {}
         self._waiting: set[int] = set()
-        self._leaving: set[int] = set()
+        self._closing: set[int] = set()
 
     def is_open(self, channel_id: int) -> bool:
         return channel_id in self.specs and channel_id not in self._waiting
 
     def commanded_ids(self) -> AbstractSet[int]:
-        """Those that the table names: all but the ones about to close."""
-        return self.specs.keys() - self._leaving
+        """Return the channels that the table names: all but those about to close."""
+        return self.specs.keys() - self._closing
 
     def open_ids(self) -> list[int]:
         return sorted(self.specs.keys() - self._waiting)
 
     def waiting_ids(self) -> list[int]:
-        """Those that could not be opened yet."""
+        """Return the channels that could not be opened yet."""
         return sorted(self._waiting)
 
     def open(self, spec: ChannelSpec) -> None:
-        """Open a channel, or open it anew where it now leads elsewhere."""
+        """Open a channel; reopen it where its address changes."""
         channel_id = spec.channel_id
-        self._leaving.discard(channel_id)
+        self._closing.discard(channel_id)
         if self.specs.get(channel_id) == spec:
             return
         self._close_in_core(channel_id)
         self.specs[channel_id] = spec
         self._waiting.add(channel_id)
-        self._try(channel_id)
+        self._try_open(channel_id)
 
     def close(self, channel_id: int) -> None:
         """Close a channel at once."""
         self._close_in_core(channel_id)
         self.specs.pop(channel_id, None)
         self._waiting.discard(channel_id)
-        self._leaving.discard(channel_id)
+        self._closing.discard(channel_id)
 
     def close_later(self, channel_id: int) -> None:
-        """Close a channel once the rows that led to it are gone."""
+        """Close a channel once no row uses it."""
         if channel_id in self.specs:
-            self._leaving.add(channel_id)
+            self._closing.add(channel_id)
 
-    def close_leaving(self) -> list[int]:
-        """No row leads there now; which channels were closed."""
-        closed = sorted(self._leaving)
+    def close_unused(self) -> list[int]:
+        """Close the channels that no row uses now; return them."""
+        closed = sorted(self._closing)
         for channel_id in closed:
             self.close(channel_id)
         return closed
 
     def retry(self) -> list[int]:
-        """Try those again whose address could not be reached; which are open now."""
-        return [channel_id for channel_id in self.waiting_ids() if self._try(channel_id)]
+        """Try to open waiting channels again; return those that are open now."""
+        return [channel_id for channel_id in self.waiting_ids() if self._try_open(channel_id)]
 
     def open_source(self, source: Source) -> None:
-        """Accept what comes on a channel; one that is open changes without a gap."""
+        """Accept datagrams of a channel; an open one changes without a gap."""
         if self.sources.get(source.channel_id) == source:
             return
         self._core.open_source(
@@ -114,7 +114,7 @@ class RouterChannels:
         if self.sources.pop(channel_id, None) is not None:
             self._core.close_source(channel_id)
 
-    def _try(self, channel_id: int) -> bool:
+    def _try_open(self, channel_id: int) -> bool:
         try:
             self._core.open_channel(self.specs[channel_id])
         except LinkDown:
@@ -132,9 +132,9 @@ class RouterChannels:
 
 
 def spec_of(order: ChannelOrder, *, in_memory: bool = False) -> ChannelSpec:
-    """What the core must know of a commanded channel; raises `LayoutError` for nonsense.
+    """Return the core's spec of a commanded channel; raise `LayoutError` for an impossible one.
 
-    In memory a channel has no address, and whoever owns the core carries its datagrams.
+    In memory a channel has no address, and the owner of the core carries its datagrams.
     """
     can_probe = order.datagram_version >= DATAGRAM_VERSION_PROBES
     for port in (order.data_port, order.urgent_port):

@@ -21,8 +21,7 @@ from gridstat.router.liveness import SourceLiveness
 from gridstat.router.path_table import PathTable
 from gridstat.router.policed_reports import PolicedEvents
 from gridstat.router.router_channels import ChannelCore, RouterChannels, Source
-from gridstat.router.row_commits import commit_most
-from gridstat.router.table_orders import check_delta, check_whole, sound_part, words_of
+from gridstat.router.table_orders import check_delta, check_whole, converted, valid_part
 from gridstat.router.water_marks import WaterMarks, promised_events
 
 if TYPE_CHECKING:
@@ -35,19 +34,24 @@ if TYPE_CHECKING:
     from gridstat.router.path_table import CarriedVariable, Path
 
 RETRY_EVERY_NS: Final = NS_PER_S
-"""How often a channel is tried whose address could not be reached."""
+"""Interval of attempts to open a channel whose address could not be reached."""
 POLLS_PER_SILENCE: Final = 5
 POLL_S_MIN, POLL_S_MAX = 0.02, 0.1
-"""A poll wakes the process; a congested channel waits for the longest to be told of."""
+"""Bounds of the poll interval: a poll wakes the process, and back-pressure is reported after the
+longest."""
 NEAR_POLL_S_MIN: Final = 0.004
-"""Between two looks at a source that is nearly silent; the forwarding thread looks every 10 ms."""
+"""Shortest poll interval for a source that is nearly silent; the forwarding thread checks every 10
+ms."""
 
+REFUSALS_MAX: Final = 64
+"""Refused commits after which all remaining rows are refused, to bound the work of a table."""
 REASON_MAX: Final = 128
 """Characters of the reason for which a row is refused."""
 
 
 class ForwardingCore(ChannelCore, Protocol):
-    """What a router needs of the core; the compiled one and a test's stand-in both give it."""
+    """Part of the core that a router needs; the compiled core and a test's stand-in both have
+    it."""
 
     def source_states(self) -> dict[int, dict[str, int]]: ...
     def commit(self, upserts: Sequence[Row] = (), removals: Sequence[int] = ()) -> None: ...
@@ -67,7 +71,7 @@ class ForwardingCore(ChannelCore, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """One command's worth of changes; tearing down comes first, so identifiers may be reused."""
+    """Changes of one command; paths are torn down first, so identifiers may be reused."""
 
     torn_down: tuple[PathId, ...] = ()
     dropped: tuple[VariableId, ...] = ()
@@ -78,7 +82,7 @@ class TableChange:
 class StatusRouter:
     """Owns its core; every path leads to a commanded channel, and every change ends in a commit.
 
-    In memory, channels have no address: whoever holds the core carries their datagrams.
+    In memory, channels have no address: the owner of the core carries their datagrams.
     """
 
     def __init__(
@@ -107,7 +111,7 @@ class StatusRouter:
         self._fifo_priority = 0
 
     def listen(self, host: str, *, data_port: int = 0, urgent_port: int = 0) -> tuple[int, int]:
-        """Take the two ports (0: any free one); the answer says which."""
+        """Bind the two ports (0: any free one) and return them."""
         return self._core.listen(host, data_port, urgent_port)
 
     # The broker's orders.
@@ -120,14 +124,14 @@ class StatusRouter:
         there, and what closes closes after the last row has left.
         """
         try:
-            words = words_of(change, in_memory=self._in_memory)
+            parts = converted(change, in_memory=self._in_memory)
         except LayoutError:
             if not change.begins_anew:
                 raise
-            # Its broker would send the same nonsense again and again; the rest of it is good.
-            change, self._orders_refused = sound_part(change)
-            words = words_of(change, in_memory=self._in_memory)
-        specs, carried, paths = words
+            # The broker would send the same invalid orders again; the others are valid.
+            change, self._orders_refused = valid_part(change)
+            parts = converted(change, in_memory=self._in_memory)
+        specs, carried, paths = parts
         closed_channels: Iterable[int] = change.closed_channels
         closed_sources: Iterable[int] = change.closed_sources
         if change.begins_anew:
@@ -149,14 +153,14 @@ class StatusRouter:
         if change.begins_anew:
             self.become(carried, paths)
         else:
-            # A path of a variable that goes must leave it first, even if it is set up anew.
+            # A path is torn down before its variable is dropped, even if it is set up again.
             moved = (path_id for path_id, path in paths.items() if self._moves(path_id, path))
             torn_down = (*map(PathId, change.torn_down), *moved)
             dropped = tuple(VariableId(variable_id) for variable_id in change.dropped)
             self.change(TableChange(torn_down, dropped, carried, paths))
         self._queue.touch(self._uncommitted)
         self._uncommitted = frozenset()
-        self._close_left()
+        self._close_unused()
 
     def _moves(self, path_id: PathId, path: Path) -> bool:
         before = self._table.path(path_id)
@@ -171,7 +175,7 @@ class StatusRouter:
         self._liveness.watch(order.channel_id, silent_ms_max=order.silent_ms_max)
 
     def poll(self) -> list[ChannelNews]:
-        """What has changed with the channels since the last time: silence, return, pressure."""
+        """Return changes of the channels since the last time: silence, return, back-pressure."""
         now_ns = self._clock_ns()
         if now_ns >= self._retry_ns:
             self._retry_ns = now_ns + RETRY_EVERY_NS
@@ -185,16 +189,16 @@ class StatusRouter:
         return [*self._liveness.judge(self._core.source_states()), *self._marks.judge(queued)]
 
     def poll_policed(self) -> list[SourcePoliced]:
-        """Which publishers' events were policed since the last second, if one has passed."""
+        """Return the events policed since the last second, if one has passed."""
         now_ns = self._clock_ns()
         if not self._policed.is_due(now_ns):
             return []
         return self._policed.judge(self._core.policed(), now_ns)
 
     def poll_after_s(self) -> float:
-        """When to poll again: often enough for the shortest silence that somebody minds.
+        """Return the time until the next poll: often enough for the shortest watched silence.
 
-        When a source has nearly been silent for too long, at the moment when it will have been.
+        When a source is nearly silent for too long, the poll is due exactly when it will be.
         """
         silent_ns, after_ns = self._liveness.silent_ns_min, self._liveness.silent_after_ns
         if silent_ns is None:
@@ -218,21 +222,21 @@ class StatusRouter:
         )
 
     def refused_rows(self) -> dict[int, str]:
-        """Why the core cannot hold the rows of some variables; of very many, the first."""
+        """Return the reasons for which the core cannot hold some rows; of very many, the first."""
         return {each: self._refused[each] for each in islice(sorted(self._refused), MANY_MAX)}
 
     def newest(self, variable_id: int) -> bytes | None:
-        """The newest event of a variable that the broker wants kept, if there was one."""
+        """Return the newest event of a variable that the broker wants kept, if there was one."""
         return self._core.newest(variable_id)
 
     def copies(self, variable_id: int) -> CopyFacts | None:
-        """By which channels the copies of a variable came here, where that is counted."""
+        """Return the copies of a variable by incoming channel, where they are counted."""
         return self._core.copies(variable_id)
 
     # Channels and tables, one by one.
 
     def open_channel(self, spec: ChannelSpec) -> None:
-        """Open an outgoing channel, or open it anew where it now leads elsewhere."""
+        """Open an outgoing channel; reopen it where its address changes."""
         was_open = self._channels.is_open(spec.channel_id)
         self._channels.open(spec)
         if was_open != self._channels.is_open(spec.channel_id):
@@ -249,7 +253,7 @@ class StatusRouter:
     def open_source(
         self, channel_id: ChannelId, *, is_publisher: bool = False, back_channel: int = 0
     ) -> None:
-        """Accept what arrives on a channel; a publisher's is policed."""
+        """Accept datagrams of a channel; a publisher's is policed."""
         self._channels.open_source(Source(channel_id, is_publisher, back_channel))
 
     def close_source(self, channel_id: int) -> None:
@@ -257,7 +261,7 @@ class StatusRouter:
         self._liveness.forget(channel_id)
 
     def change(self, change: TableChange) -> None:
-        """Take commands into the path table; the core hears of them within 10 ms."""
+        """Change the path table; the core follows within 10 ms."""
         for path_id, path in change.set_up.items():
             if path.channel_id not in self._channels.specs:
                 raise UnknownName(
@@ -274,7 +278,7 @@ class StatusRouter:
             self._queue.touch(self._table.set_up(path_id, path))
 
     def become(self, variables: Iterable[CarriedVariable], paths: Mapping[PathId, Path]) -> None:
-        """Have exactly this table: what differs changes, what does not keeps its windows."""
+        """Set exactly this table: only differences change, all else keeps its windows."""
         wanted = {variable.variable_id: variable for variable in variables}
         self.change(
             TableChange(
@@ -291,20 +295,20 @@ class StatusRouter:
         self.change(TableChange(dropped=gone))
 
     def wait_s(self) -> float | None:
-        """How long the caller's loop may wait before `commit_due` has something to do; None
-        when the core holds everything that was commanded."""
+        """Return the time until `commit_due` has something to do; None when the core holds
+        everything commanded."""
         wait_ns = self._queue.wait_ns()
         return None if wait_ns is None else wait_ns / NS_PER_S
 
     def commit_due(self) -> int:
-        """Hand the due changes to the core; answers how many variables they touched."""
+        """Commit the due changes to the core; return how many variables they touched."""
         return self._commit(self._queue.take_due())
 
     def commit_all(self) -> int:
         return self._commit(self._queue.take_all())
 
     def keep_only(self, *, channels: frozenset[int], sources: frozenset[int]) -> None:
-        """Close what a new plan no longer names; no path leads there once that is committed."""
+        """Close channels that a new plan does not name, after all changes are committed."""
         self.commit_all()
         for channel_id in sorted(self._channels.specs.keys() - channels):
             self.close_channel(channel_id)
@@ -314,10 +318,10 @@ class StatusRouter:
     def set_modes(self, mask: int) -> None:
         self._core.set_modes(mask)
 
-    # The router's life.
+    # Start and end of the router.
 
     def start(self, *, cpu: int | None = None, fifo_priority: int = 0) -> str | None:
-        """Forward from now on; what the machine did not grant, if anything."""
+        """Start forwarding; return the scheduling that the machine refused, if any."""
         self.commit_all()
         complaint = self._core.start(cpu=cpu, fifo_priority=fifo_priority)
         self._is_running = True
@@ -325,12 +329,12 @@ class StatusRouter:
         return complaint if isinstance(complaint, str) else None
 
     def refuse_new(self) -> None:
-        """First half of draining: nothing more comes in, what is queued still goes out."""
+        """Close all sources, as the first half of draining; queued events are still sent."""
         for channel_id in tuple(self._channels.sources):
             self.close_source(channel_id)
 
     def queued_events(self) -> int:
-        """What the paced channels still hold; draining is over at 0."""
+        """Return the number of events queued by paced channels; draining has ended at 0."""
         return sum(counters["queued"] for counters in self.channel_counters().values())
 
     def close(self) -> None:
@@ -340,7 +344,7 @@ class StatusRouter:
         self._core.close()
 
     def counters(self) -> dict[str, int]:
-        """The core's counters, with what its sockets lost before the core saw it."""
+        """Return the core's counters, with the losses of its sockets."""
         lost = self._core.thread_counters()["kernel_dropped"]
         return {**self._core.counters(), "kernel_dropped": lost}
 
@@ -366,7 +370,7 @@ class StatusRouter:
             else:
                 upserts.append(forwarding_row(variable, self._open_paths(variable_id)))
         try:
-            refused = commit_most(self._core, upserts, removals)
+            refused = _commit_most(self._core, upserts, removals)
         except GridStatError:
             # The rows are as before; the next change of the table tries these again.
             self._uncommitted |= touched
@@ -374,14 +378,14 @@ class StatusRouter:
         finally:
             self._queue.committed(began_ns=began_ns)
         self._note_refused(touched, refused)
-        self._close_left()
+        self._close_unused()
         return len(touched)
 
     def _note_refused(
         self, touched: frozenset[VariableId], refused: Mapping[int, GridStatError]
     ) -> None:
-        """All other rows are in the core. A row is complained of once, so that the whole table,
-        sent again for it, is confirmed but for it; every change tries it again."""
+        """Note refused rows, and raise for new ones: each is reported once, so that the whole
+        table, sent again, is confirmed except for it. Every change tries the row again."""
         new = sorted(refused.keys() - self._refused.keys())
         reasons = {each: str(error.args[0])[:REASON_MAX] for each, error in refused.items()}
         self._refused = {
@@ -398,8 +402,43 @@ class StatusRouter:
             if self._channels.is_open(path.channel_id)
         ]
 
-    def _close_left(self) -> None:
-        """Close what no row leads to any more, once every change has reached the core."""
+    def _close_unused(self) -> None:
+        """Close channels that no row uses, once every change has reached the core."""
         if self._queue.wait_ns() is None and not self._uncommitted:
-            for channel_id in self._channels.close_leaving():
+            for channel_id in self._channels.close_unused():
                 self._marks.forget(channel_id)
+
+
+def _commit_most(
+    core: ForwardingCore, upserts: Sequence[Row], removals: Sequence[int]
+) -> dict[int, GridStatError]:
+    """Commit all rows except those that the core refuses; return the errors by variable. One
+    refused row must not keep the others from being forwarded; the core keeps the old row of a
+    refused variable."""
+    try:
+        core.commit(upserts, removals)
+    except GridStatError as error:
+        if not upserts:
+            raise
+        last = error
+    else:
+        return {}
+    if removals:  # Removals free capacity, and fail for no row.
+        core.commit((), removals)
+    refused: dict[int, GridStatError] = {}
+    refusals = 0
+    waiting: list[Sequence[Row]] = [upserts]
+    while waiting:
+        rows = waiting.pop()
+        try:
+            if refusals >= REFUSALS_MAX:
+                raise last
+            core.commit(rows, ())
+        except GridStatError as error:
+            last = error
+            refusals += 1
+            if len(rows) == 1 or refusals > REFUSALS_MAX:
+                refused |= {row.variable_id: error for row in rows}
+            else:
+                waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
+    return refused

@@ -1,7 +1,7 @@
-"""Takes a broker's table changes in: in order, without a gap, whole tables only when complete.
+"""Intake of a broker's table changes: in order, without a gap, whole tables only when complete.
 
-The orders held are what the router was told and has accepted; the core follows a few milliseconds
-later, and only then is a change acknowledged, with the digest that the table had after it.
+The held orders are those that the router has accepted; the core follows a few milliseconds later,
+and only then is a change acknowledged, with the digest of the table after it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Unacknowledged:
 
 
 class TableIntake:
-    """`held` is all that was accepted; a change is taken once, and only after the one before."""
+    """Accepted orders (`held`); a change is applied once, and only after the one before."""
 
     def __init__(self, *, orders_max: int = ORDERS_MAX) -> None:
         self.held = OrderTable()
@@ -41,29 +41,30 @@ class TableIntake:
         self._is_refusing = False
         self._is_in_doubt = False
         self._is_short = False
-        """Whether the core cannot hold some of the rows."""
+        """True if the core cannot hold some of the rows."""
         self._unacknowledged: deque[_Unacknowledged] = deque()
 
     @property
     def reported_digest(self) -> int:
-        """The digest of what is held; one that no broker wants while the core may differ."""
+        """Digest of the held orders; a digest that no broker accepts while the core may differ."""
         differs = self._is_in_doubt or self._is_short
         return self.held.digest ^ _DIGEST_BITS if differs else self.held.digest
 
     def begin_session(self) -> None:
-        """Numbers start again; half a table, and what waits for acknowledgement, is forgotten."""
+        """Start a session: numbers restart; an incomplete table and pending acknowledgements are
+        dropped."""
         self._session_number = 0
         self._staged = None
         self._is_refusing = False
         self._unacknowledged.clear()
 
     def take(self, change: ChangeTable) -> ApplyTable | TableRefused | None:
-        """What to do about a change; None while it is part of a table that is not complete."""
+        """Return the instruction for a change; None while it is part of an incomplete table."""
         complaint = self._number_complaint(change)
         if complaint:
             return self._refuse(change.number, Malformed.code, complaint)
         if self._is_refusing and not change.begins_anew:
-            return None  # The broker hears of the refusal later than it sent this.
+            return None  # The broker sent this before it received the refusal.
         self._session_number = change.number
         if change.begins_anew:
             self._is_refusing = False
@@ -71,7 +72,8 @@ class TableIntake:
         return self._apply(change) if self._staged is None else self._stage(self._staged, change)
 
     def applied(self, number: int, refused: dict[int, str] | None = None) -> TableChanged | None:
-        """The core is there; the acknowledgement, if this session waits for one."""
+        """Note that the core has committed; return the acknowledgement, if this session waits for
+        one."""
         self._is_short = bool(refused)
         last: _Unacknowledged | None = None
         while self._unacknowledged and self._unacknowledged[0].number <= number:
@@ -81,13 +83,13 @@ class TableIntake:
         return TableChanged(number=last.session_number, digest=last.digest, refused=refused or {})
 
     def failed(self, failure: TableFailed) -> TableRefused | None:
-        """The core could not follow; only a whole table can settle what it holds."""
+        """Note that the core failed; only a whole table restores a known state."""
         self._is_in_doubt = True
         for waiting in self._unacknowledged:
             if waiting.number >= failure.number:
                 return self._refuse(waiting.session_number, failure.code, failure.reason)
         if self._session_number and not self._is_refusing:
-            # The broker takes all to be well, and would go on so until the next change.
+            # Without a refusal the broker would not know until the next change.
             return self._refuse(self._session_number, failure.code, failure.reason)
         return None
 
@@ -137,7 +139,7 @@ class TableIntake:
 
 
 def whole_change(table: OrderTable, *, term: int, number: int) -> ChangeTable:
-    """A table in one piece, however large: for this process only, never for a session."""
+    """Return a table in one piece, however large: for this process only, never for a session."""
     return ChangeTable(
         term=term,
         number=number,

@@ -1,7 +1,7 @@
-"""A broker's orders in the router's own words, and whether a change of a table makes sense.
+"""Conversion and checks of a broker's orders.
 
-A change is checked as a whole before any of it is done, so a refused one leaves the table alone.
-Of a whole table only the orders that make no sense are left out: no other table will come.
+A change is checked as a whole before any of it is applied, so a refused one leaves the table
+unchanged. Of a whole table only the invalid orders are left out: no other table will come.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 
 MODES_MAX: Final = 2**64
 PATH_INDEX_MAX: Final = 2 ** (PATH_CONTRACT_SHIFT - PATH_INDEX_SHIFT) - 1
-Words: TypeAlias = "tuple[list[ChannelSpec], tuple[CarriedVariable, ...], dict[PathId, Path]]"
+ConvertedChange: TypeAlias = (
+    "tuple[list[ChannelSpec], tuple[CarriedVariable, ...], dict[PathId, Path]]"
+)
 _Order = TypeVar("_Order")
 
 
 def carried_of(order: VariableOrder) -> CarriedVariable:
-    """The variable; raises `LayoutError` where the core could not hold it."""
+    """Return the variable; raise `LayoutError` where the core could not hold it."""
     variable = CarriedVariable(
         variable_id=VariableId(order.variable_id),
         period=order.period,
@@ -57,7 +59,7 @@ def carried_of(order: VariableOrder) -> CarriedVariable:
 
 
 def path_of(order: PathOrder) -> Path:
-    """The path; raises `LayoutError` where the core could not take it."""
+    """Return the path; raise `LayoutError` where the core could not hold it."""
     if (
         not 1 <= order.every <= EVERY_MAX
         or not 0 < order.modes < MODES_MAX
@@ -78,8 +80,9 @@ def path_of(order: PathOrder) -> Path:
     )
 
 
-def words_of(change: ChangeTable, *, in_memory: bool) -> Words:
-    """Channels, variables and paths of a change; raises `LayoutError` where one makes no sense."""
+def converted(change: ChangeTable, *, in_memory: bool) -> ConvertedChange:
+    """Return the channels, variables and paths of a change; raise `LayoutError` for an invalid
+    one."""
     return (
         [spec_of(order, in_memory=in_memory) for order in change.channels],
         tuple(carried_of(order) for order in change.variables),
@@ -87,10 +90,10 @@ def words_of(change: ChangeTable, *, in_memory: bool) -> Words:
     )
 
 
-def sound_part(change: ChangeTable) -> tuple[ChangeTable, int]:
-    """A whole table without the orders that make no sense, and how many those are."""
-    channels = tuple(order for order in change.channels if _is_sound(spec_of, order))
-    variables = tuple(order for order in change.variables if _is_sound(carried_of, order))
+def valid_part(change: ChangeTable) -> tuple[ChangeTable, int]:
+    """Return a whole table without its invalid orders, and the number of those."""
+    channels = tuple(order for order in change.channels if _is_valid(spec_of, order))
+    variables = tuple(order for order in change.variables if _is_valid(carried_of, order))
     channel_ids = {order.channel_id for order in channels}
     variable_ids = {order.variable_id for order in variables}
     paths = tuple(
@@ -98,10 +101,10 @@ def sound_part(change: ChangeTable) -> tuple[ChangeTable, int]:
         for order in change.paths
         if order.channel_id in channel_ids
         and order.variable_id in variable_ids
-        and _is_sound(path_of, order)
+        and _is_valid(path_of, order)
     )
-    sound = msgspec.structs.replace(change, channels=channels, variables=variables, paths=paths)
-    return sound, sum(
+    valid = msgspec.structs.replace(change, channels=channels, variables=variables, paths=paths)
+    return valid, sum(
         len(before) - len(after)
         for before, after in (
             (change.channels, channels),
@@ -111,9 +114,9 @@ def sound_part(change: ChangeTable) -> tuple[ChangeTable, int]:
     )
 
 
-def _is_sound(word_of: Callable[[_Order], object], order: _Order) -> bool:
+def _is_valid(convert: Callable[[_Order], object], order: _Order) -> bool:
     try:
-        word_of(order)
+        convert(order)
     except LayoutError:
         return False
     return True
@@ -162,7 +165,7 @@ def _check_left_behind(
 ) -> None:
     """No path may stay on a channel that closes, or of a variable that is dropped.
 
-    A path that is set up anew under its old identifier does not stay where it was.
+    A path that is set up again under its old identifier does not stay on its old channel.
     """
     on_channel: Counter[int] = Counter()
     of_variable: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""Back-pressure: which paced channels are congested, by two marks so that it does not flutter."""
+"""Back-pressure of paced channels, by two marks so that it does not flutter."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ LOW_PERCENT: Final = 25
 
 
 def promised_events(counters: Mapping[str, int]) -> int:
-    """Of what a channel queues, all but replay: that fills whatever is left and presses nobody."""
+    """Return the queued events without replay, which fills any free capacity and causes no back-
+    pressure."""
     return counters["queued"] - counters.get("replay_queued", 0)
 
 
 class WaterMarks:
-    """A channel is under pressure from its high mark on until its queue is back at its low one."""
+    """Back-pressure of each channel: on from its high mark until its queue is back at its low
+    one."""
 
     def __init__(self) -> None:
         self._queue_events_max: dict[int, int] = {}
@@ -33,11 +35,11 @@ class WaterMarks:
         self._is_on.discard(channel_id)
 
     def channel_ids(self) -> tuple[int, ...]:
-        """Those whose queues are worth a look."""
+        """Return the watched channels."""
         return tuple(sorted(self._queue_events_max))
 
     def judge(self, queued: Mapping[int, int]) -> list[WaterMarkCrossed]:
-        """What has changed, given how many events each channel queues."""
+        """Return the changes, given the number of events that each channel queues."""
         news: list[WaterMarkCrossed] = []
         for channel_id in sorted(self._queue_events_max.keys() & queued.keys()):
             events, most = queued[channel_id], self._queue_events_max[channel_id]

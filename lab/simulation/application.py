@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gridstat.endpoint.session_events import Ask
+from gridstat.endpoint.session_events import Requested
 from gridstat.model.errors import StorageFailed
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
@@ -113,7 +113,7 @@ class Application:
                 self._leave()
             case ChangeSubscription(subscription_id=number):
                 self._doubt(number)
-        node.tell(Ask(self._token, command, WITHIN_NS))
+        node.tell(Requested(self._token, command, WITHIN_NS))
 
     def _all_numbers(self) -> list[int]:
         return [one.number for one in (*self.contracts.values(), *self.patterns.values())]

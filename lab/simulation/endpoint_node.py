@@ -11,10 +11,10 @@ from gridstat.endpoint.session_events import (
     EdgeAttached,
     EdgeLost,
     EndPoint,
+    NoticeReceived,
     PublicationRestored,
     RegistrationsLost,
     SubscriptionRestored,
-    Told,
     Unanswered,
 )
 from gridstat.model.errors import RouterFull
@@ -57,7 +57,7 @@ class EndPointNode(Node):
         AttachRefused: "_refused",
         Answered: "_answered",
         Unanswered: "_unanswered",
-        Told: "_told",
+        NoticeReceived: "_told",
         PublicationRestored: "_publication_restored",
         SubscriptionRestored: "_subscription_restored",
     }
@@ -166,7 +166,7 @@ class EndPointNode(Node):
     def _unanswered(self, word: Unanswered) -> None:
         self.application.not_answered(word.token)
 
-    def _told(self, word: Told) -> None:
+    def _told(self, word: NoticeReceived) -> None:
         self.application.told(word.notice)
 
     def _publication_restored(self, word: PublicationRestored) -> None:

@@ -89,17 +89,17 @@ static gs_core *open_core(void)
                         .stamp_bound_ns = 1000000000000ULL};
     gs_core *core = gs_core_open(&limits);
     for (uint32_t i = 0; i < CHANNELS; i++) {
-        gs_channel_words words = {.channel_id = i + 1,
-                                  .index = i,
-                                  .level = i,
-                                  .mtu_bytes = 300,
-                                  .version = GS_VERSION_PLAIN,
-                                  .floods = i == 2,
-                                  .queue_events_max = 16,
-                                  .bandwidth_bytes_per_s = i == 1 ? 100000 : 0};
+        gs_channel_options words = {.channel_id = i + 1,
+                                    .index = i,
+                                    .level = i,
+                                    .mtu_bytes = 300,
+                                    .version = GS_VERSION_PLAIN,
+                                    .floods = i == 2,
+                                    .queue_events_max = 16,
+                                    .bandwidth_bytes_per_s = i == 1 ? 100000 : 0};
         assert(gs_channel_open(&words, &core->channels[i]) == 0);
     }
-    struct gs_flood_way way = {2, 3, 2};
+    struct gs_flood_output way = {2, 3, 2};
     gs_table_set_floods(core->table, &way, 1);
     gs_source source = {.channel_id = SOURCE, .is_publisher = true};
     gs_table_set_sources(core->table, &source, 1);
@@ -107,7 +107,7 @@ static gs_core *open_core(void)
     gs_route routes[2] = {{0, 3, 0, 1}, {1, 2, 1, 1}};
     gs_flood flood = {.modes = 1, .level = 1};
     for (uint32_t id = 0; id < 48; id++) {
-        gs_row_words words = {
+        gs_row_spec words = {
             .variable_id = id == 47 ? GOOD_VARIABLE : id,
             .flags = id % 6 == 0 ? GS_ROW_URGENT : GS_ROW_PERIODIC,
             .seconds = 1,

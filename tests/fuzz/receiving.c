@@ -36,12 +36,12 @@ static void await(const gs_receiver *receiver, uint64_t datagrams)
 
 static gs_receiver *open_receiver(void)
 {
-    gs_receiver_words words = {.host = "127.0.0.1",
-                               .ring_events = 1024,
-                               .option_bytes = 65536,
-                               .variables_max = 256,
-                               .ring_expiry_ns = 1000000,
-                               .keep = GS_KEEP_RING};
+    gs_receiver_options words = {.host = "127.0.0.1",
+                                 .ring_events = 1024,
+                                 .option_bytes = 65536,
+                                 .variables_max = 256,
+                                 .ring_expiry_ns = 1000000,
+                                 .keep = GS_KEEP_RING};
     gs_receiver *receiver = NULL;
     gs_receiver_open(&words, &receiver);
     assert(receiver != NULL);

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gridstat.core.rows import ChannelSpec, Route, Term
-from gridstat.model.copy_window import COPY_SLOTS, COPY_WAYS
+from gridstat.model.copy_window import COPY_PATHS, COPY_SLOTS
 from gridstat.model.errors import LayoutError
 from tests.protocol.grids import (
     MS,
@@ -51,7 +51,7 @@ def bring(core: Subject, slots: range, *channel_ids: int) -> None:
 def missed(core: Subject) -> dict[int, int]:
     told = core.copies(1)
     assert told is not None
-    ways = zip(told["channel_ids"][: told["way_count"]], told["came"], strict=False)
+    ways = zip(told["channel_ids"][: told["path_count"]], told["came"], strict=False)
     return {channel_id: told["passed"] - came for channel_id, came in ways}
 
 
@@ -96,13 +96,13 @@ def test_counts_stay_through_a_change_of_routes_and_begin_anew_with_other_slots(
     core.commit([replace(more, counted_every=5)])
     told = core.copies(1)
     assert told is not None
-    assert (told["way_count"], told["passed"]) == (0, 0)
+    assert (told["path_count"], told["passed"]) == (0, 0)
     core.commit([replace(more, counted_every=0)])
     assert core.copies(1) is None
 
 
 def test_a_channel_that_is_gone_makes_room_for_a_new_one(subject: MakeCore) -> None:
-    many = tuple(range(31, 31 + COPY_WAYS))
+    many = tuple(range(31, 31 + COPY_PATHS))
     core = edge(subject, *many, NORTH)
     for at, channel_id in enumerate(many):
         bring(core, range(at, at + 1), channel_id)

@@ -127,7 +127,7 @@ def test_what_is_posted_and_what_is_due_wakes_the_thread(deliverer: Deliverer) -
     timed.next_due_ns = SystemClock().steady_ns() + 50_000_000
     due_ns = timed.next_due_ns
     deliverer.watch(timed)
-    deliverer.post(lambda: deliverer.stir(timed))
+    deliverer.post(lambda: deliverer.reschedule(timed))
     eventually(lambda: None if timed.fired else "nothing was fired")
     assert timed.fired[0] >= due_ns
     done = threading.Event()

@@ -191,5 +191,5 @@ def test_no_path_seems_to_lose_what_a_flood_has_brought(subject: MakeCore, every
     assert len(told(grid.cores["e"].take_output(SUBSCRIBER))) == 600
     facts = grid.cores["e"].copies(1)
     assert facts is not None
-    assert facts["came"][: facts["way_count"]] == [facts["passed"]] * (2 if every == 2 else 0)
+    assert facts["came"][: facts["path_count"]] == [facts["passed"]] * (2 if every == 2 else 0)
     assert (facts["passed"] > 200) == (every == 2)

@@ -8,7 +8,7 @@
 
 #define SLOTS 400000ULL
 #define JOINS 300000U
-#define LAST  (GS_COPY_WAYS - 1)
+#define LAST  (GS_COPY_PATHS - 1)
 #define FIRST 1000000ULL
 
 static gs_copy_window window;
@@ -22,7 +22,7 @@ static void check(bool is_true, const char *what)
     exit(1);
 }
 
-/* Way 0 brings all, way 1 all but every tenth, a little later. */
+/* Path 0 brings all, path 1 all but every tenth, a little later. */
 static void *bring(void *argument)
 {
     (void)argument;
@@ -43,16 +43,16 @@ static void pause_a_little(void)
 
 static gs_row_copies copies;
 
-/* The last way goes from channel to channel, each of which brings one slot and no other. */
+/* The last path goes from channel to channel, each of which brings one slot and no other. */
 static void *come_and_go(void *argument)
 {
     (void)argument;
     for (uint32_t channel_id = 1; channel_id <= JOINS; channel_id++) {
         uint64_t due = FIRST + 2ULL * GS_COPY_SLOTS * channel_id;
-        for (uint32_t way = 0; way < LAST; way++)
-            gs_copies_note(&copies.window, way, due, way == 0);
+        for (uint32_t path = 0; path < LAST; path++)
+            gs_copies_note(&copies.window, path, due, path == 0);
         pause_a_little();
-        check(gs_row_copies_join(&copies, channel_id) == LAST, "the idle way is given away");
+        check(gs_row_copies_join(&copies, channel_id) == LAST, "the idle path is given away");
         pause_a_little();
         gs_copies_note(&copies.window, LAST, due, true);
         pause_a_little();
@@ -61,20 +61,20 @@ static void *come_and_go(void *argument)
     return NULL;
 }
 
-/* What one channel brought is never told of another: the counts of none ever fall. */
+/* What one channel brought is never read of another: the counts of none ever fall. */
 static void check_joins(const gs_period *period)
 {
-    gs_row_copy_facts before = {0}, told;
+    gs_row_copy_facts before = {0}, read;
     pthread_t writer;
     copies.divisor = gs_divisor_make(1);
     __atomic_store_n(&is_over, false, __ATOMIC_RELEASE);
     check(pthread_create(&writer, NULL, come_and_go, NULL) == 0, "a thread starts");
     while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
-        if (!gs_row_copies_tell(&copies, period, &told))
+        if (!gs_row_copies_read(&copies, period, &read))
             continue;
-        bool is_same = told.channel_ids[LAST] == before.channel_ids[LAST];
-        check(!is_same || told.first[LAST] >= before.first[LAST], "a channel keeps its counts");
-        before = told;
+        bool is_same = read.channel_ids[LAST] == before.channel_ids[LAST];
+        check(!is_same || read.first[LAST] >= before.first[LAST], "a channel keeps its counts");
+        before = read;
     }
     pthread_join(writer, NULL);
 }
@@ -83,8 +83,8 @@ static void check_joins(const gs_period *period)
 static void check_stopped(const gs_period *period)
 {
     __atomic_store_n(&window.version, window.version + 1, __ATOMIC_RELEASE);
-    gs_copy_facts told = gs_copies_tell(&window, period, 1);
-    check(told.passed == 0 && told.way_count == 0, "nothing is told of a window half written");
+    gs_copy_facts read = gs_copies_read(&window, period, 1);
+    check(read.passed == 0 && read.path_count == 0, "nothing is read of a window half written");
 }
 
 int main(void)
@@ -94,16 +94,16 @@ int main(void)
     pthread_t writer;
     check(pthread_create(&writer, NULL, bring, NULL) == 0, "a thread starts");
     while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
-        gs_copy_facts told = gs_copies_tell(&window, &period, 1);
-        check(told.passed >= before.passed && told.came[1] >= before.came[1], "no count falls");
-        check(told.came[0] == told.passed, "way 0 has missed nothing");
-        uint64_t missed = told.passed - told.came[1];
-        check(missed >= told.passed / 10 && missed <= told.passed / 10 + 1, "way 1 every tenth");
-        before = told;
+        gs_copy_facts read = gs_copies_read(&window, &period, 1);
+        check(read.passed >= before.passed && read.came[1] >= before.came[1], "no count falls");
+        check(read.came[0] == read.passed, "path 0 has missed nothing");
+        uint64_t missed = read.passed - read.came[1];
+        check(missed >= read.passed / 10 && missed <= read.passed / 10 + 1, "path 1 every tenth");
+        before = read;
     }
     pthread_join(writer, NULL);
     gs_copies_begin(&window);
-    check(gs_copies_tell(&window, &period, 1).passed == 0, "a new count begins with nothing");
+    check(gs_copies_read(&window, &period, 1).passed == 0, "a new count begins with nothing");
     check_joins(&period);
     check_stopped(&period);
     return 0;

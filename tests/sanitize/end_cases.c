@@ -35,7 +35,7 @@ typedef struct {
 /* A new sender, which counts its sequences from 0. */
 static void open_sender(gs_line *line)
 {
-    gs_sender_words peer = {
+    gs_sender_options peer = {
         .version = GS_VERSION_PLAIN,
         .host = "127.0.0.1",
         .ports = {gs_receiver_port(line->receiver, 0), gs_receiver_port(line->receiver, 1)},
@@ -50,10 +50,10 @@ static void open_sender(gs_line *line)
 static gs_line open_line(void)
 {
     gs_line line = {0};
-    gs_receiver_words own = {.host = "127.0.0.1",
-                             .ring_events = 1024,
-                             .variables_max = 16,
-                             .ring_expiry_ns = 60 * SECOND_NS};
+    gs_receiver_options own = {.host = "127.0.0.1",
+                               .ring_events = 1024,
+                               .variables_max = 16,
+                               .ring_expiry_ns = 60 * SECOND_NS};
     check(gs_receiver_open(&own, &line.receiver) == GS_END_OK, "a receiver opens");
     gs_law periodic = gs_law_make(1, 1000, 0, 1, 0), aperiodic = gs_law_make(0, 0, 0, 1, 0);
     gs_receiver_expect(line.receiver, PERIODIC, &periodic);
@@ -252,7 +252,7 @@ static void a_search_is_short_however_identifiers_are_leased(void)
 static void an_unknown_variable_is_adopted_without_a_lock(void)
 {
     gs_expected expected;
-    gs_expected_words few = {.variables_max = 2, .adopted_max = 2, .ring_expiry_ns = SECOND_NS};
+    gs_expected_options few = {.variables_max = 2, .adopted_max = 2, .ring_expiry_ns = SECOND_NS};
     gs_law law = gs_law_make(0, 0, 0, 1, 0);
     check(gs_expected_open(&expected, &few), "the tables open");
     alarm(20);
@@ -284,7 +284,7 @@ static void a_count_begun_by_other_terms_misses_nothing_below_one_step(void)
     gs_add(&ledger.delivered, 1);
     gs_ledger_place(&ledger, 96, 6);
     const gs_law law = gs_law_make(0, 0, 0, 1, 0);
-    check(gs_ledger_tell(&ledger, &law).missing == 0, "nothing is missing");
+    check(gs_ledger_read(&ledger, &law).missing == 0, "nothing is missing");
 }
 
 int main(int count, char **words)

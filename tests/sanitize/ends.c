@@ -42,7 +42,7 @@ static bool has_ended(gs_stage *stage)
 static void *send_all(void *argument)
 {
     gs_stage *stage = argument;
-    gs_sender_words words = {
+    gs_sender_options words = {
         .version = GS_VERSION_PROBES,
         .channel_id = 7,
         .host = "127.0.0.1",
@@ -110,7 +110,7 @@ static void renew(gs_receiver *receiver, uint32_t added, uint64_t round)
         gs_receiver_forget(receiver, variable);
     else if (variable >= ANNOUNCED)
         gs_receiver_expect(receiver, variable, &law);
-    if (gs_receiver_told(receiver, variable, &facts) && facts.late > facts.delivered + round)
+    if (gs_receiver_ledger(receiver, variable, &facts) && facts.late > facts.delivered + round)
         fail("more are late than came");
     gs_receiver_open_source(receiver, 7);
     if (gs_receiver_source(receiver, 0, &heard) == 7 && heard.probes > heard.datagrams)
@@ -187,7 +187,7 @@ static void check(const gs_stage *stage)
 int main(void)
 {
     static uint64_t page[512];
-    gs_receiver_words words = {
+    gs_receiver_options words = {
         .host = "127.0.0.1",
         .ring_events = 4096,
         .option_bytes = 1 << 16,

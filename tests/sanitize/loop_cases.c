@@ -50,7 +50,7 @@ static struct sockaddr_in open_subscriber(hop *made)
 
 static void open_channel(hop *made, struct sockaddr_in *to)
 {
-    gs_channel_words words = {
+    gs_channel_options words = {
         .channel_id = 1,
         .mtu_bytes = 1232,
         .version = GS_VERSION_PLAIN,
@@ -69,7 +69,7 @@ static void commit_row(gs_core *core)
     gs_source source = {.channel_id = SOURCE};
     gs_term term = {.modes = ~0ULL, .every = 1};
     gs_route route = {0, 0, 0, 1};
-    gs_row_words words = {
+    gs_row_spec words = {
         .variable_id = VARIABLE,
         .flags = GS_ROW_PERIODIC,
         .seconds = 1,

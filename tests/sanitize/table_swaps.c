@@ -23,7 +23,7 @@ static struct sockaddr_in sink_address;
 
 static void open_channel(gs_core *core, uint32_t index, uint64_t bandwidth_bytes_per_s)
 {
-    gs_channel_words words = {
+    gs_channel_options words = {
         .channel_id = index + 1,
         .index = index,
         .level = index % 3,
@@ -43,11 +43,11 @@ static void open_channel(gs_core *core, uint32_t index, uint64_t bandwidth_bytes
 
 static void set_floods(gs_core *core, uint32_t open_mask)
 {
-    struct gs_flood_way ways[CHANNELS];
+    struct gs_flood_output ways[CHANNELS];
     uint32_t count = 0;
     for (uint32_t i = 0; i < CHANNELS; i += 2)
         if (open_mask >> i & 1)
-            ways[count++] = (struct gs_flood_way){i, i + 1, i % 3};
+            ways[count++] = (struct gs_flood_output){i, i + 1, i % 3};
     gs_table_set_floods(core->table, ways, count);
 }
 
@@ -63,7 +63,7 @@ static void change_row(gs_core *core, unsigned *seed)
     }
     gs_flood flood = {.modes = 2, .level = 1};
     uint32_t variable_id = (uint32_t)rand_r(seed) % VARIABLES;
-    gs_row_words words = {
+    gs_row_spec words = {
         .variable_id = variable_id,
         .flags = (variable_id % 10 == 0 ? GS_ROW_URGENT : GS_ROW_PERIODIC) |
                  (variable_id % 7 == 0 ? GS_ROW_STAMP_EXEMPT : 0) |

@@ -141,7 +141,7 @@ class RouterDaemon:
             table=self._agent.table,
             term=self._agent.term,
             is_accepted=self._agent.is_accepted,
-            pressed_channels=frozenset(self._work.pressed),
+            pressed_channels=frozenset(self._work.back_pressured),
             latency=self._router.latency_histogram(),
         )
 

@@ -363,7 +363,7 @@ def test_edges_are_found_by_name_or_by_address(cloud: LocalCloud) -> None:
         gridstat.connect(
             "c1/e9", "c1/finder", certificates=cloud.certificates, name_service=service
         )
-    with pytest.raises(gridstat.Misuse, match="says no address"):
+    with pytest.raises(gridstat.Misuse, match="has no address"):
         gridstat.connect("c1/e0", "c1/finder", certificates=cloud.certificates)
 
 

@@ -37,7 +37,7 @@ def printed(*changes: Change, as_json: bool) -> list[str]:
     console = Console(file=text, width=40)
     printer = Printer(console, as_json=as_json, changes=followers.stream(8))
     for change in changes:
-        followers.tell(change)
+        followers.notify(change)
     printer.print_some(0)
     assert printer.printed == 0  # Changes are no events: --count does not count them.
     return text.getvalue().splitlines()

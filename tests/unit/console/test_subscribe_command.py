@@ -64,7 +64,7 @@ def test_a_pattern_that_matches_nothing_says_so_once_and_waits(grid: PaperGrid) 
 
 def test_a_pattern_that_matches_is_not_called_unmatched(grid: PaperGrid) -> None:
     terminal = Terminal(grid)
-    grid.book.told(Matched(pattern_id=10, granted=granted(variable(), 11)), ())
+    grid.book.notice_received(Matched(pattern_id=10, granted=granted(variable(), 11)), ())
     grid.work()
     terminal.print_after(NO_MATCH_AFTER_S)
     terminal.printer.print_ledgers()

@@ -10,7 +10,7 @@ import numpy as np
 
 from gridstat.core.samples import SAMPLE
 from gridstat.endpoint.arrival_clock import Arrival
-from gridstat.endpoint.change_board import ChangeBoard
+from gridstat.endpoint.change_notifier import ChangeNotifier
 from gridstat.endpoint.deliverer import Deliverer
 from gridstat.endpoint.expected_variables import ExpectedVariables
 from gridstat.endpoint.subscription_registry import SubscriptionRegistry
@@ -152,11 +152,10 @@ class PaperGrid:
         self.listening = ExpectedVariables(self.receiver, self.deliverer, self.clock)
         self.told: list[Change] = []
         """All changes, as the callback of the connection is told of them."""
-        self.board = ChangeBoard(self.deliverer.post, self.clock, self.told.append)
+        self.notifier = ChangeNotifier(self.deliverer.post, self.clock, self.told.append)
         self.book = SubscriptionRegistry(
-            self.cloud, self.listening, self.deliverer, self.clock, self.board
+            self.cloud, self.listening, self.deliverer, self.clock, self.notifier
         )
-        self.board.subjects = self.book.followers
 
     def close(self) -> None:
         self.deliverer.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from gridstat.endpoint.change_board import ChangeBoard
+from gridstat.endpoint.change_notifier import ChangeNotifier
 from gridstat.endpoint.options import periodic_variable
 from gridstat.endpoint.outgoing_channels import OutgoingChannels
 from gridstat.endpoint.publication_registry import PublicationRegistry
@@ -71,9 +71,8 @@ class Station:
         self.cloud = PaperCloud()
         self.told: list[Change] = []
         """All changes, as the callback of the connection is told of them."""
-        self.board = ChangeBoard(lambda work: work(), SystemClock(), self.told.append)
-        self.book = PublicationRegistry(self.cloud, self.channels, self.board)
-        self.board.subjects = self.book.followers
+        self.notifier = ChangeNotifier(lambda work: work(), SystemClock(), self.told.append)
+        self.book = PublicationRegistry(self.cloud, self.channels, self.notifier)
         for number, edge in enumerate(edges, start=1):
             self.channels.open(edge, attached(edge, number))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.endpoint.endpoint_session import TICK_NS, EndPointSession
-from gridstat.endpoint.session_events import Ask, EndPoint, Patience
+from gridstat.endpoint.session_events import EndPoint, Requested, SessionTimeouts
 from gridstat.model.identifiers import VariableId
 from gridstat.model.qos import ModalQos
 from gridstat.model.rate_law import NS_PER_S, Period
@@ -82,7 +82,7 @@ def granted(label: str, subscription_id: int) -> GrantedOutcome:
 class ScriptedCloud:
     """Everything that the session said lies in `said`, in order; requests also in `submitted`."""
 
-    def __init__(self, *edges: str, patience: Patience | None = None) -> None:
+    def __init__(self, *edges: str, timeouts: SessionTimeouts | None = None) -> None:
         self.now_ns = 0
         self.said: list[SessionInstruction] = []
         self.submitted: list[tuple[str, Submit]] = []
@@ -93,7 +93,7 @@ class ScriptedCloud:
             incarnation="first",
             first_request_id=1_000,
         )
-        self.session = EndPointSession(settings, lambda words: words[:8], lambda: 0.5, patience)
+        self.session = EndPointSession(settings, lambda words: words[:8], lambda: 0.5, timeouts)
 
     def handle(self, event: SessionEvent) -> list[SessionInstruction]:
         said = self.session.handle(event, self.now_ns)
@@ -119,7 +119,7 @@ class ScriptedCloud:
         return self.handle(Disconnected(f"router/{edge}"))
 
     def ask(self, command: EndPointCommand, token: int = 1, within_s: int = 5) -> None:
-        self.handle(Ask(token, command, within_s * NS_PER_S))
+        self.handle(Requested(token, command, within_s * NS_PER_S))
 
     def wait(self, seconds: float) -> list[SessionInstruction]:
         """Let time pass, tick by tick."""

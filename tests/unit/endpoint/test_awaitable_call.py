@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from gridstat.endpoint import connection_setup
-from gridstat.endpoint.awaitable_call import errand
+from gridstat.endpoint.awaitable_call import call_in_thread
 from gridstat.endpoint.connection import Connection
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ WITHIN_S = 60.0
 
 def test_a_result_that_is_awaited_is_not_given_back() -> None:
     back: list[int] = []
-    assert asyncio.run(errand(lambda: 7, back.append)) == 7
+    assert asyncio.run(call_in_thread(lambda: 7, back.append)) == 7
     assert back == []
 
 
@@ -38,7 +38,7 @@ def test_what_comes_after_the_waiting_was_cancelled_is_given_back_once() -> None
         is_back.set()
 
     async def cancel() -> None:
-        waiting = asyncio.ensure_future(errand(call, give_back))
+        waiting = asyncio.ensure_future(call_in_thread(call, give_back))
         await asyncio.to_thread(begun.wait, WITHIN_S)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -54,7 +54,7 @@ def test_what_comes_after_the_waiting_was_cancelled_is_given_back_once() -> None
 def test_an_error_of_the_call_is_raised_and_nothing_given_back() -> None:
     back: list[float] = []
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(errand(lambda: 1 / 0, back.append))
+        asyncio.run(call_in_thread(lambda: 1 / 0, back.append))
     assert back == []
 
 

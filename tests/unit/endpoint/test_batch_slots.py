@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridstat.endpoint.batch_slots import FEW, slots_of
+from gridstat.endpoint.tally import SERIAL_EVENTS_MAX, slots_of
 from gridstat.model.rate_law import Period, slot_of
 
 PERIODS = st.builds(Period, st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1)) | st.builds(
@@ -22,6 +22,6 @@ PERIODS = st.builds(Period, st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1)
 def test_a_column_has_the_slots_of_its_stamps(
     stamps: list[int], period: Period, phase_ns: int
 ) -> None:
-    many = stamps * (FEW // len(stamps) + 1)
+    many = stamps * (SERIAL_EVENTS_MAX // len(stamps) + 1)
     found = slots_of(np.array(many, np.uint64), period, phase_ns)
     assert found == [slot_of(each, period, phase_ns) for each in many]

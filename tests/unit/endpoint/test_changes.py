@@ -10,9 +10,9 @@ import pytest
 
 from gridstat.endpoint.change import Change, ChangeKind, Subject
 from gridstat.endpoint.change_stream import ChangeFollowers
+from gridstat.endpoint.options import SubscriptionSpec
 from gridstat.endpoint.session_events import SubscriptionRestored
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_registry import Order
 from gridstat.model.errors import ChannelFull, NoSuchVariable
 from gridstat.model.qos import ModalQos, Qos
 from gridstat.net.command.endpoint_messages import (
@@ -68,14 +68,16 @@ def subscribe(
     grid: PaperGrid, *ways: tuple[str, ...], on_change: Callable[[Change], object] | None = None
 ) -> Subscription:
     grid.cloud.ready.append((contract(*(ways or (DIRECT, ROUND))),))
-    (found,) = grid.book.subscribe([Order(VOLTAGE.name, ModalQos(), on_change=on_change)])
+    (found,) = grid.book.subscribe(
+        [SubscriptionSpec(VOLTAGE.name, ModalQos(), on_change=on_change)]
+    )
     assert isinstance(found, Subscription), found
     return found
 
 
 def tell(grid: PaperGrid, *outcomes: GrantedOutcome) -> None:
     for outcome in outcomes:
-        grid.book.told(ContractChanged(granted=outcome), ())
+        grid.book.notice_received(ContractChanged(granted=outcome), ())
     grid.work()
 
 
@@ -143,11 +145,11 @@ def test_an_older_notice_by_the_other_edge_changes_nothing_back(grid: PaperGrid)
     down = ContractChanged(granted=contract(DIRECT, ROUND, down=("path 2",)), order=(3, 1))
     mended = ContractChanged(granted=contract(DIRECT, ROUND, down=()), order=(3, 2))
     for notice in (down, mended, down, mended):
-        grid.book.told(notice, ())
+        grid.book.notice_received(notice, ())
     grid.work()
     assert kinds(grid.told) == ["lowered", "restored"]
     assert found.contract.paths_down == ()
-    grid.book.told(
+    grid.book.notice_received(
         ContractChanged(granted=contract(DIRECT, ROUND, down=("path 1",)), order=(4, 1)), ()
     )
     grid.work()
@@ -171,8 +173,8 @@ def test_a_withdrawn_variable_is_purged_and_ends_the_streams(grid: PaperGrid) ->
     found = subscribe(grid)
     stream = found.changes()
     notice = Unpublished(subscription_id=1, name=VOLTAGE.name)
-    grid.book.told(notice, ())
-    grid.book.told(notice, ())
+    grid.book.notice_received(notice, ())
+    grid.book.notice_received(notice, ())
     (change,) = stream
     assert (change.kind, change.code, change.is_over) == (
         ChangeKind.PURGED,
@@ -187,7 +189,7 @@ def test_a_contract_that_the_broker_ends_says_why(grid: PaperGrid) -> None:
     notice = Unpublished(
         subscription_id=1, name=VOLTAGE.name, code=ChannelFull.code, reason="no room is left"
     )
-    grid.book.told(notice, ())
+    grid.book.notice_received(notice, ())
     grid.work()
     (change,) = grid.told
     assert (change.code, change.reason) == (ChannelFull.code, "no room is left")
@@ -197,8 +199,8 @@ def test_a_contract_that_the_broker_ends_says_why(grid: PaperGrid) -> None:
 def test_a_variable_that_is_waited_for_is_purged_once_and_not_over(grid: PaperGrid) -> None:
     found = subscribe(grid)
     notice = Unpublished(subscription_id=1, name=VOLTAGE.name, is_over=False)
-    grid.book.told(notice, ())
-    grid.book.told(notice, ())
+    grid.book.notice_received(notice, ())
+    grid.book.notice_received(notice, ())
     grid.work()
     assert [(change.kind, change.is_over) for change in grid.told] == [(ChangeKind.PURGED, False)]
     assert not found.is_over
@@ -228,9 +230,9 @@ def test_a_lost_edge_is_told_to_everybody_once_and_its_return_with_its_code(
 ) -> None:
     own: list[Change] = []
     subscribe(grid, on_change=own.append)
-    grid.board.edge_attached("c1/e0", 1, 0)  # It was not lost before.
-    grid.board.edge_lost("c1/e0", 1)
-    grid.board.edge_attached("c1/e0", 2, 4)
+    grid.notifier.edge_attached("c1/e0", 1, 0, grid.book.followers())  # It was not lost before.
+    grid.notifier.edge_lost("c1/e0", 1, grid.book.followers())
+    grid.notifier.edge_attached("c1/e0", 2, 4, grid.book.followers())
     grid.work()
     facts = [(str(each.kind), each.name, each.edges_left, each.code) for each in own]
     assert facts == [("edge_lost", "c1/e0", 1, 0), ("restored", "c1/e0", 2, 4)]
@@ -252,8 +254,10 @@ def test_a_callback_that_raises_is_reported_and_stops_nobody(
 def test_callbacks_run_where_deliveries_do_and_in_order(grid: PaperGrid) -> None:
     own: list[Change] = []
     subscribe(grid, on_change=own.append)
-    grid.book.told(ContractChanged(granted=contract(DIRECT, OTHER, down=())), ())
-    grid.book.told(ContractChanged(granted=contract(DIRECT, OTHER, down=("path 1",))), ())
+    grid.book.notice_received(ContractChanged(granted=contract(DIRECT, OTHER, down=())), ())
+    grid.book.notice_received(
+        ContractChanged(granted=contract(DIRECT, OTHER, down=("path 1",))), ()
+    )
     assert own == []  # Not on the session's thread.
     grid.work()
     assert kinds(own) == ["moved", "lowered"]
@@ -267,7 +271,7 @@ def test_a_stream_drops_the_oldest_and_counts_them() -> None:
     followers = ChangeFollowers(lambda work: work())
     stream = followers.stream(2)
     for number in range(5):
-        followers.tell(change(number))
+        followers.notify(change(number))
     assert stream.next(timeout_s=0) == change(3)
     assert stream.next(timeout_s=0) == change(4)
     assert stream.next(timeout_s=0) is None
@@ -277,10 +281,10 @@ def test_a_stream_drops_the_oldest_and_counts_them() -> None:
 def test_a_closed_or_forgotten_stream_keeps_nothing_more() -> None:
     followers = ChangeFollowers(lambda work: work())
     closed, forgotten = followers.stream(2), followers.stream(2)
-    followers.tell(change(1))
+    followers.notify(change(1))
     closed.close()
     del forgotten
-    followers.tell(change(2))
+    followers.notify(change(2))
     assert list(closed) == [change(1)]
     assert not followers.has_any
 
@@ -290,8 +294,8 @@ def test_a_coroutine_follows_changes_until_the_end() -> None:
 
     async def follow() -> list[Change]:
         stream = followers.stream(8)
-        asyncio.get_running_loop().call_soon(followers.tell, change(1))
-        asyncio.get_running_loop().call_soon(followers.tell, change(2))
+        asyncio.get_running_loop().call_soon(followers.notify, change(1))
+        asyncio.get_running_loop().call_soon(followers.notify, change(2))
         asyncio.get_running_loop().call_soon(followers.end)
         return [found async for found in stream]
 

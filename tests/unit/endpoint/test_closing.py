@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from gridstat.endpoint import exit_cleanup
-from gridstat.endpoint.change_board import ChangeBoard
+from gridstat.endpoint.change_notifier import ChangeNotifier
 from gridstat.endpoint.cloud_link import CloudLink
 from gridstat.endpoint.connection import Connection
 from gridstat.model.errors import LinkDown
@@ -32,7 +32,7 @@ class Link:
         print("left")
 
 held = Link(), set()
-exit_cleanup.promise(held[1], held[0])
+exit_cleanup.close_at_exit(held[1], held[0])
 """
 
 
@@ -69,7 +69,7 @@ def link_of(**parts: Part) -> CloudLink:
     for name in names:
         setattr(link, name, parts.get(name) or Part())
     link._session = cast("SessionThread", Asked())
-    link.board = ChangeBoard(lambda work: work(), SystemClock())
+    link.notifier = ChangeNotifier(lambda work: work(), SystemClock())
     link._attached = {"c1/e0"}
     link._closing = threading.Lock()
     link.is_over = False
@@ -130,21 +130,21 @@ class Forgotten:
 def test_a_forgotten_connection_is_closed_without_making_anybody_wait() -> None:
     link = Link(is_unused=True)
     connection = Forgotten()
-    exit_cleanup.promise(connection, link)
+    exit_cleanup.close_at_exit(connection, link)
     assert exit_cleanup.is_used_here("c1/a")
     del connection
     gc.collect()
     assert link.is_closed.wait(WITHIN_S)
-    assert link.closed_by == ["gs-farewell"]
+    assert link.closed_by == ["gs-close"]
     assert not exit_cleanup.is_used_here("c1/a")
 
 
 def test_a_forgotten_connection_goes_on_as_long_as_it_has_subscriptions() -> None:
     link = Link(is_unused=False)
-    exit_cleanup.promise(Forgotten(), link)
+    exit_cleanup.close_at_exit(Forgotten(), link)
     gc.collect()
     assert exit_cleanup.is_used_here("c1/a")
-    assert not any(each.name == "gs-farewell" for each in threading.enumerate())
+    assert not any(each.name == "gs-close" for each in threading.enumerate())
     link.close()
 
 

@@ -10,9 +10,9 @@ from gridstat.endpoint.session_events import (
     AttachRefused,
     EdgeAttached,
     EdgeLost,
+    NoticeReceived,
     PublicationRestored,
     RegistrationsLost,
-    Told,
     Unanswered,
 )
 from gridstat.model.errors import EndPointExists, LimitReached, NotAttached, StorageFailed
@@ -181,7 +181,7 @@ def test_a_contract_that_was_changed_after_its_deadline_is_kept_and_its_owner_to
     cloud.ask(ChangeSubscription(subscription_id=5, qos=ModalQos()), token=4, within_s=3)
     assert cloud.words(cloud.wait(3.1)) == [Unanswered(4)]
     told = cloud.words(cloud.answer(granted("x", 5)))
-    assert told == [Told(ContractChanged(granted=granted("x", 5)))]
+    assert told == [NoticeReceived(ContractChanged(granted=granted("x", 5)))]
     assert not any(isinstance(each, Unsubscribe) for each in cloud.commands())
 
 
@@ -302,7 +302,7 @@ def test_a_broker_that_never_knows_us_is_believed_in_the_end() -> None:
 def test_notices_reach_the_application() -> None:
     cloud = attached_cloud()
     notice = ModesChanged(modes=5, next_modes=9)
-    assert cloud.words(cloud.tell(notice)) == [Told(notice, ())]
+    assert cloud.words(cloud.tell(notice)) == [NoticeReceived(notice, ())]
 
 
 @pytest.mark.parametrize(

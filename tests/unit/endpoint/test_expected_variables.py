@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from gridstat.endpoint.expected_variables import FULL_EVERY
+from gridstat.endpoint.options import SubscriptionSpec
 from gridstat.endpoint.session_events import SubscriptionRestored
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_registry import Order
 from gridstat.model.qos import ModalQos, Qos
 from gridstat.model.rate_law import Period
 from gridstat.net.command.endpoint_messages import (
@@ -47,7 +47,7 @@ def grid() -> Iterator[PaperGrid]:
 
 def subscribe(grid: PaperGrid, subscription_id: int = 1, *, every: int = 1) -> Subscription:
     grid.cloud.ready.append((granted(VOLTAGE, subscription_id, every=every),))
-    (found,) = grid.book.subscribe([Order(VOLTAGE.name, ModalQos(), keep_events=1_024)])
+    (found,) = grid.book.subscribe([SubscriptionSpec(VOLTAGE.name, ModalQos(), keep_events=1_024)])
     assert isinstance(found, Subscription)
     return found
 
@@ -65,7 +65,7 @@ def test_two_subscriptions_of_one_variable_go_through_a_new_period_each_for_itse
             granted=granted(slower, number, every=every),
             from_ns=300 * MS + WALL_AHEAD_NS,
         )
-        grid.book.told(notice, ())
+        grid.book.notice_received(notice, ())
     grid.work()
     lost = [slot for slot in range(30) if slot not in (10, 11)]  # One of them is due to both.
     for slot in lost:
@@ -104,9 +104,9 @@ def lost_by_path(subscription: Subscription) -> list[int]:
 
 def test_paths_that_end_at_two_edges_are_told_apart_by_the_receiver(grid: PaperGrid) -> None:
     grid.cloud.ready.append((redundant("c1/e1", "c1/e2"),))
-    (found,) = grid.book.subscribe([Order(VOLTAGE.name, ModalQos())])
+    (found,) = grid.book.subscribe([SubscriptionSpec(VOLTAGE.name, ModalQos())])
     assert isinstance(found, Subscription)
-    grid.listening.places.update({"c1/e1": 0, "c1/e2": 1})
+    grid.listening.source_indices.update({"c1/e1": 0, "c1/e2": 1})
     for passed, came in ((0, [0, 0]), (100, [100, 90])):
         grid.clock.steady += 3_000 * MS
         found_by = {"passed": passed, "came": came, "first": came, "late_by": [0, 0]}
@@ -119,7 +119,7 @@ def test_paths_that_end_at_two_edges_are_told_apart_by_the_receiver(grid: PaperG
 
 def test_paths_that_end_at_one_edge_are_told_apart_by_what_it_says(grid: PaperGrid) -> None:
     grid.cloud.ready.append((redundant("c1/e1", "c1/e1"),))
-    (found,) = grid.book.subscribe([Order(VOLTAGE.name, ModalQos())])
+    (found,) = grid.book.subscribe([SubscriptionSpec(VOLTAGE.name, ModalQos())])
     assert isinstance(found, Subscription)
     assert grid.listening.asked_of_edge(found) == VOLTAGE.variable_id
     for passed, came in ((0, 0), (100, 90)):
@@ -145,15 +145,15 @@ def read_at_receiver(grid: PaperGrid, found: Subscription, passed: int, *came: i
 def change(grid: PaperGrid, **terms: int) -> None:
     qos = Qos(**{"every": 1, "latency_us": 20_000, "redundancy": 2, "priority": 3, **terms})
     changed = msgspec.structs.replace(redundant("c1/e1", "c1/e2"), granted={0: qos})
-    grid.book.told(ContractChanged(granted=changed), ())
+    grid.book.notice_received(ContractChanged(granted=changed), ())
     grid.work()
 
 
 def at_two_edges(grid: PaperGrid) -> Subscription:
     grid.cloud.ready.append((redundant("c1/e1", "c1/e2"),))
-    (found,) = grid.book.subscribe([Order(VOLTAGE.name, ModalQos())])
+    (found,) = grid.book.subscribe([SubscriptionSpec(VOLTAGE.name, ModalQos())])
     assert isinstance(found, Subscription)
-    grid.listening.places.update({"c1/e1": 0, "c1/e2": 1})
+    grid.listening.source_indices.update({"c1/e1": 0, "c1/e2": 1})
     return found
 
 
@@ -223,10 +223,10 @@ def on_path(middle: str) -> GrantedOutcome:
 
 def test_paths_that_were_left_are_told_when_that_is_news_and_now_and_then(grid: PaperGrid) -> None:
     grid.cloud.ready.append((on_path("c1/i0"),))
-    (found,) = grid.book.subscribe([Order(VOLTAGE.name, ModalQos())])
+    (found,) = grid.book.subscribe([SubscriptionSpec(VOLTAGE.name, ModalQos())])
     assert isinstance(found, Subscription)
     assert paths_told(grid) == 0
-    grid.book.told(ContractChanged(granted=on_path("c1/i1")), ())
+    grid.book.notice_received(ContractChanged(granted=on_path("c1/i1")), ())
     grid.work()
     assert [paths_told(grid) for _ in range(2)] == [2, 1]
     grid.book.restored(SubscriptionRestored(found.label, on_path("c1/i1")))

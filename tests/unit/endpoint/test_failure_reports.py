@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.endpoint.failure_reports import CALLBACKS_MAX, FailureReports
+from gridstat.endpoint.options import EventHandlers, SubscriptionSpec
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_dispatch import Interests
-from gridstat.endpoint.subscription_registry import Order
 from gridstat.model.qos import ModalQos
 from tests.unit.endpoint.paper_grid import MS, PaperGrid, granted, variable
 
@@ -40,10 +39,10 @@ def fails_too(_: Delivery) -> None:
     raise RuntimeError("mine too")
 
 
-def subscribe(grid: PaperGrid, interests: Interests, number: int = 1) -> Subscription:
+def subscribe(grid: PaperGrid, handlers: EventHandlers, number: int = 1) -> Subscription:
     of = VOLTAGE if number == 1 else CURRENT
     grid.cloud.ready.append((granted(of, number),))
-    (found,) = grid.book.subscribe([Order(of.name, ModalQos(), interests=interests)])
+    (found,) = grid.book.subscribe([SubscriptionSpec(of.name, ModalQos(), handlers=handlers)])
     assert isinstance(found, Subscription), found
     return found
 
@@ -55,7 +54,7 @@ def reports(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_callback_that_raises_with_every_event_is_reported_once_a_second(
     grid: PaperGrid, caplog: pytest.LogCaptureFixture
 ) -> None:
-    subscribe(grid, Interests(on_event=fails))
+    subscribe(grid, EventHandlers(on_event=fails))
     grid.send(VOLTAGE, *((10 * n, 1.0) for n in range(50)))
     assert reports(caplog) == ["on_event_failed name=c1/a/v"]
     assert caplog.records[0].exc_info is not None
@@ -66,8 +65,8 @@ def test_a_callback_that_raises_with_every_event_is_reported_once_a_second(
 def test_one_callback_of_many_subscriptions_is_reported_as_one(
     grid: PaperGrid, caplog: pytest.LogCaptureFixture
 ) -> None:
-    subscribe(grid, Interests(on_event=fails))
-    subscribe(grid, Interests(on_event=fails), 2)
+    subscribe(grid, EventHandlers(on_event=fails))
+    subscribe(grid, EventHandlers(on_event=fails), 2)
     grid.send(VOLTAGE, (10, 1.0))
     grid.send(CURRENT, (10, 1.0))
     assert reports(caplog) == ["on_event_failed name=c1/a/v"]
@@ -76,8 +75,8 @@ def test_one_callback_of_many_subscriptions_is_reported_as_one(
 def test_another_callback_is_not_hidden_by_the_first(
     grid: PaperGrid, caplog: pytest.LogCaptureFixture
 ) -> None:
-    subscribe(grid, Interests(on_event=fails))
-    subscribe(grid, Interests(on_event=fails_too), 2)
+    subscribe(grid, EventHandlers(on_event=fails))
+    subscribe(grid, EventHandlers(on_event=fails_too), 2)
     grid.send(VOLTAGE, (10, 1.0), (20, 1.0))
     grid.send(CURRENT, (10, 1.0), (20, 1.0))
     assert reports(caplog) == ["on_event_failed name=c1/a/v", "on_event_failed name=c1/b/v"]
@@ -86,7 +85,7 @@ def test_another_callback_is_not_hidden_by_the_first(
 def test_violations_and_what_is_posted_are_reported_likewise(
     grid: PaperGrid, caplog: pytest.LogCaptureFixture
 ) -> None:
-    subscribe(grid, Interests(on_violation=fails))
+    subscribe(grid, EventHandlers(on_violation=fails))
     grid.wait_until(500)
     assert reports(caplog) == ["on_violation_failed name=c1/a/v"]
     caplog.clear()
@@ -98,7 +97,7 @@ def test_violations_and_what_is_posted_are_reported_likewise(
 
 def test_what_was_left_out_is_told_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     grid = PaperGrid()
-    subscribe(grid, Interests(on_event=fails))
+    subscribe(grid, EventHandlers(on_event=fails))
     grid.send(VOLTAGE, (10, 1.0), (20, 1.0), (30, 1.0))
     grid.close()
     grid.close()

@@ -11,8 +11,7 @@ import pytest
 
 import gridstat
 from gridstat.endpoint.connection import Connection
-from gridstat.endpoint.options import check_wait, periodic_variable, qos
-from gridstat.endpoint.wishes import order_of
+from gridstat.endpoint.options import check_wait, periodic_variable, qos, subscription_spec
 from gridstat.model.errors import InvalidPeriod, LayoutError, Misuse
 from gridstat.model.extrapolation import Polynomial, PolynomialAverage
 from gridstat.model.rate_law import Period
@@ -46,7 +45,7 @@ def test_options_that_count_take_what_is_exactly_whole(two: Any) -> None:
     for option in WHOLE_OPTIONS:
         found = getattr(qos(**{option: two}), option)
         assert (found, type(found)) == (2, int)
-    order = order_of("c1/a/v", {"keep_events": two})
+    order = subscription_spec("c1/a/v", {"keep_events": two})
     assert (order.keep_events, type(order.keep_events)) == (2, int)
     assert type(Polynomial(order=two, points=4).order) is int
     assert PolynomialAverage(orders=(two,)).orders == (2,)
@@ -61,7 +60,7 @@ def test_options_that_count_refuse_the_rest_by_name(bad: Any) -> None:
         with pytest.raises(LayoutError, match=f"{option} is .* whole number"):
             qos(**{option: bad})
     with pytest.raises(LayoutError, match=r"keep_events is .* whole number"):
-        order_of("c1/a/v", {"keep_events": bad})
+        subscription_spec("c1/a/v", {"keep_events": bad})
     with pytest.raises(LayoutError, match=r"points is .* whole number"):
         gridstat.Average(bad)
     with pytest.raises(InvalidPeriod):
@@ -70,7 +69,7 @@ def test_options_that_count_refuse_the_rest_by_name(bad: Any) -> None:
 
 def test_a_negative_number_of_kept_events_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(Misuse, match="keep_events is -1"):
-        order_of("c1/a/v", {"keep_events": -1})
+        subscription_spec("c1/a/v", {"keep_events": -1})
 
 
 @pytest.mark.parametrize("fifty", FIFTY, ids=repr)
@@ -111,7 +110,7 @@ def test_a_name_where_a_list_of_names_is_wanted_is_refused() -> None:
 
 def test_a_derived_value_that_is_not_in_a_list_is_refused() -> None:
     with pytest.raises(Misuse, match="derived is 'average_10'"):
-        order_of("c1/a/v", {"derived": "average_10"})
+        subscription_spec("c1/a/v", {"derived": "average_10"})
     lone: Any = {"rate": 1, "derived": gridstat.MovingAverage(10)}
     with pytest.raises(Misuse, match="derived is MovingAverage"):
         periodic_variable("c1/a/v", BuiltinType.FLOAT64, lone)
@@ -123,7 +122,7 @@ def test_a_derived_value_that_is_not_in_a_list_is_refused() -> None:
 @pytest.mark.parametrize("bad", [{"rate": 10}, "wide-area", 10], ids=repr)
 def test_a_quality_that_is_none_is_refused(bad: Any) -> None:
     with pytest.raises(Misuse, match="must be a quality of service"):
-        order_of("c1/a/v", {"qos": bad})
+        subscription_spec("c1/a/v", {"qos": bad})
 
 
 # Time stamps.
@@ -260,7 +259,7 @@ def test_an_option_of_another_type_is_refused_before_anything_is_sent(
     options: Any, text: str
 ) -> None:
     with pytest.raises(Misuse, match=text) as refusal:
-        order_of("c1/a/v", options)
+        subscription_spec("c1/a/v", options)
     assert refusal.value.hint
 
 
@@ -271,4 +270,4 @@ def test_an_extrapolation_of_the_users_own_is_taken() -> None:
         def extrapolate(self, _times: Any, values: Any, _at: int) -> float:
             return float(values[-1])
 
-    assert order_of("c1/a/v", {"extrapolate": Last()}).interests.extrapolate is not None
+    assert subscription_spec("c1/a/v", {"extrapolate": Last()}).handlers.extrapolate is not None

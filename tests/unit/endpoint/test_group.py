@@ -228,7 +228,7 @@ def test_the_groups_interval_is_asked_for_exactly(grid: PaperGrid, connection: C
     (request,) = command.subscriptions
     assert request.qos.modes[0].interval == TENTH
     assert request.qos.modes[0].latency_us == 50_000
-    with pytest.raises(Misuse, match="the group's business"):
+    with pytest.raises(Misuse, match="the group's own option"):
         group.add(SOUTH.name, rate=5)
     with pytest.raises(GroupMismatch, match="already"):
         group.add(NORTH.name)
@@ -243,7 +243,7 @@ def test_a_member_whose_period_changes_goes_on_under_its_new_law(
     notice = PublicationChanged(
         subscription_id=1, variable=slower, granted=granted(slower, 1, every=2), from_ns=0
     )
-    grid.book.told(notice, ())
+    grid.book.notice_received(notice, ())
     grid.work()
     at_ms = first_set_ms()
     grid.send(slower, (at_ms + 20, 4.0))
@@ -259,7 +259,7 @@ def test_a_member_whose_new_period_does_not_fit_says_so(
     add(grid, group, NORTH, 1)
     odd = variable(NORTH.name, 9, period=Period(1, 15))
     notice = PublicationChanged(subscription_id=1, variable=odd, granted=granted(odd, 1), from_ns=0)
-    grid.book.told(notice, ())
+    grid.book.notice_received(notice, ())
     grid.work()
     grid.send(odd, (first_set_ms(), 4.0))
     member = group.member(NORTH.name)

@@ -91,7 +91,7 @@ def test_a_change_of_modes_changes_how_often_there_is_a_set(
     assert group.interval == TENTH
     assert group.completed == 4
 
-    grid.book.told(ModesChanged(modes=0b101), ())
+    grid.book.notice_received(ModesChanged(modes=0b101), ())
     grid.work()
     grid.send(ANGLE, *((at_ms + step, 2.0) for step in range(400, 800, 20)))
     assert group.interval == FIFTH
@@ -125,5 +125,5 @@ def test_a_group_is_asked_for_in_one_way(connection: Connection) -> None:
 
 def test_a_member_cannot_wish_for_a_slower_set_in_the_worst_case(connection: Connection) -> None:
     group = connection.group("angles", interval=TENTH, latency_ms=50)
-    with pytest.raises(Misuse, match="the group's business"):
+    with pytest.raises(Misuse, match="the group's own option"):
         group.add(ANGLE.name, interval_worst=FIFTH)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
-from gridstat.endpoint.change_board import ChangeBoard
+from gridstat.endpoint.change_notifier import ChangeNotifier
+from gridstat.endpoint.options import SubscriptionSpec
 from gridstat.endpoint.publication_registry import PublicationRegistry
 from gridstat.endpoint.request_client import awaited
-from gridstat.endpoint.subscription_registry import Order
 from gridstat.model.qos import ModalQos
 from gridstat.net.command.endpoint_messages import (
     DoneOutcome,
@@ -81,7 +81,7 @@ def test_a_question_that_is_not_answered_yet_is_cancelled() -> None:
 def test_subscriptions_that_were_granted_meanwhile_are_given_back(grid: PaperGrid) -> None:
     grid.cloud.ready.append((granted(variable(), 5),))
     with pytest.raises(KeyboardInterrupt):
-        grid.book.subscribe([Order("c1/a/v", ModalQos())])
+        grid.book.subscribe([SubscriptionSpec("c1/a/v", ModalQos())])
     assert grid.cloud.asked[1:] == [Unsubscribe(subscription_ids=(5,))]
     assert grid.receiver.expected == {}
 
@@ -92,7 +92,7 @@ def test_of_many_requests_the_answered_ones_are_given_back_too(grid: PaperGrid) 
     grid.cloud.ready.append(tuple(granted(each, each.variable_id) for each in names[:1_000]))
     grid.cloud.ready.append((granted(names[-1], 1_001),))
     with pytest.raises(KeyboardInterrupt):
-        grid.book.subscribe([Order(each.name, ModalQos()) for each in names])
+        grid.book.subscribe([SubscriptionSpec(each.name, ModalQos()) for each in names])
     given = [each for each in grid.cloud.asked if isinstance(each, Unsubscribe)]
     assert sorted(number for each in given for number in each.subscription_ids) == list(
         range(1, 1_002)
@@ -104,14 +104,14 @@ def test_a_pattern_that_was_granted_meanwhile_is_given_back(grid: PaperGrid) -> 
     grid.cloud.ready.append((granted(variable(), 9),))
     grid.cloud.ready.append((DoneOutcome(),))
     with pytest.raises(KeyboardInterrupt):
-        grid.book.subscribe_pattern(Order("c1/*/v", ModalQos()), None)
+        grid.book.subscribe_pattern(SubscriptionSpec("c1/*/v", ModalQos()), None)
     assert grid.cloud.asked[1:] == [Unsubscribe(subscription_ids=(9,))]
 
 
 def test_publications_that_were_registered_meanwhile_are_withdrawn() -> None:
     cloud = InterruptedCloud(ready=[(PublishedOutcome(variable=variable()),)])
-    board = ChangeBoard(lambda work: work(), PaperClock())
-    book = PublicationRegistry(cloud, cast("OutgoingChannels", None), board)
+    notifier = ChangeNotifier(lambda work: work(), PaperClock())
+    book = PublicationRegistry(cloud, cast("OutgoingChannels", None), notifier)
     with pytest.raises(KeyboardInterrupt):
         book.publish([(variable(), ())])
     assert cloud.asked[1:] == [Unpublish(names=("c1/a/v",))]

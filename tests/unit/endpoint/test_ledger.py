@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gridstat.endpoint.ledger import ENTRY_BYTES, Ledger, frames_of
-from gridstat.endpoint.loss_runs import HOUR_NS
+from gridstat.endpoint.ledger import ENTRY_BYTES, HOUR_NS, Ledger, frames_of
 from gridstat.model.latency_histogram import BUCKETS
 from gridstat.net.command.endpoint_messages import (
     LEDGER_COUNTS,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gridstat.endpoint.loss_runs import HOUR_NS, LossRuns
+from gridstat.endpoint.ledger import HOUR_NS
+from gridstat.endpoint.tally import LossRuns
 from gridstat.endpoint.violation import Terms
 from gridstat.model.rate_law import Period
 

@@ -11,10 +11,10 @@ from gridstat.endpoint.path_ledger import (
     UNREAD_NS_MAX,
     Counted,
     EdgeReading,
-    PathBook,
     PathLedger,
+    PathLedgers,
 )
-from gridstat.model.copy_window import COPY_WAYS
+from gridstat.model.copy_window import COPY_PATHS
 from gridstat.net.command.endpoint_messages import LEDGER_PATHS_MAX, EdgeCopies, GrantedPath
 from tests.unit.endpoint.paper_grid import counters
 
@@ -69,39 +69,39 @@ def at_receiver(passed: int, *came: int, lost: int = 0, at_ns: int = LATER_NS) -
         variable_id=NUMBER,
         receiver=counted,
         receiver_every=1,
-        places={"c1/e1": 0, "c1/e2": 1},
+        source_indices={"c1/e1": 0, "c1/e2": 1},
     )
 
 
-def told(book: PathBook) -> list[tuple[str, int, int, int]]:
-    return [(each.name, each.expected, each.delivered, each.lost) for each in book.told()]
+def told(book: PathLedgers) -> list[tuple[str, int, int, int]]:
+    return [(each.name, each.expected, each.delivered, each.lost) for each in book.ledgers()]
 
 
 def test_the_path_that_loses_is_named_where_both_end_at_one_edge() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
     assert book.asks_edge
     book.read(at_edge(100, (2, 100, 90), (4, 100, 10)))
     book.read(at_edge(200, (2, 200, 130), (4, 160, 70)))
     assert told(book) == [("path 1", 100, 100, 0), ("path 2", 100, 60, 40)]
-    assert [each.first for each in book.told()] == [40, 60]
-    assert [each.late for each in book.told()] == [None, None], "an edge knows no latency"
-    assert [each.routers for each in book.told()] == [UPPER.routers, LOWER.routers]
+    assert [each.first for each in book.ledgers()] == [40, 60]
+    assert [each.late for each in book.ledgers()] == [None, None], "an edge knows no latency"
+    assert [each.routers for each in book.ledgers()] == [UPPER.routers, LOWER.routers]
 
 
 def test_the_path_that_loses_is_named_where_they_end_at_two_edges() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, FAR), 0)
     assert book.asks_receiver
     assert not book.asks_edge
     book.read(at_receiver(10, 10, 10, 0, 0))
     book.read(at_receiver(30, 25, 30, 0, 0))
     assert told(book) == [("path 1", 20, 15, 5), ("path 2", 20, 20, 0)]
-    assert [each.late for each in book.told()] == [12 - 5, 15 - 5]
+    assert [each.late for each in book.ledgers()] == [12 - 5, 15 - 5]
 
 
 def test_what_no_path_brought_is_lost_on_all_of_them() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
     book.read(at_edge(100, (2, 100, 100), (4, 100, 0), lost=3))
     book.read(at_edge(110, (2, 110, 110), (4, 108, 0), lost=8))
@@ -109,7 +109,7 @@ def test_what_no_path_brought_is_lost_on_all_of_them() -> None:
 
 
 def test_a_path_of_which_nothing_ever_came_has_lost_everything() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
     book.read(at_edge(0))
     book.read(at_edge(50, (2, 50, 50)))
@@ -117,76 +117,76 @@ def test_a_path_of_which_nothing_ever_came_has_lost_everything() -> None:
 
 
 def test_the_only_path_has_all_that_the_subscription_has() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER,), 0)
     book.read(Counted(0, 0, 0))
     book.read(Counted(0, 12, 3))
-    assert book.told() == (PathLedger("path 1", UPPER.routers, 15, 12, 3, 12, late=0),)
+    assert book.ledgers() == (PathLedger("path 1", UPPER.routers, 15, 12, 3, 12, late=0),)
 
 
 def test_nothing_counts_before_the_new_ways_have_settled() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
     book.read(at_edge(100, (2, 100, 100), at_ns=SETTLE_NS - 1))
-    assert not any(each.is_counted or each.expected for each in book.told())
+    assert not any(each.is_counted or each.expected for each in book.ledgers())
     early = at_edge(100, (2, 100, 100), at_ns=SETTLE_NS - 1)
     book.read(replace(early, now_ns=LATER_NS))  # What the edge said then is no beginning.
-    assert not any(each.is_counted for each in book.told())
+    assert not any(each.is_counted for each in book.ledgers())
 
 
 def test_what_an_edge_counts_of_other_slots_says_nothing() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
     for passed in (100, 200):
         book.read(replace(at_edge(passed, (2, passed, passed), every=3), every=2))
     assert told(book) == [("path 1", 0, 0, 0), ("path 2", 0, 0, 0)]
-    assert not any(each.is_counted for each in book.told())
+    assert not any(each.is_counted for each in book.ledgers())
 
 
 def test_slots_that_are_due_to_another_contract_too_stand_for_all_of_ours() -> None:
     """The edge goes on with every second slot only, since somebody else has subscribed to those."""
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
     book.read(at_edge(100, (2, 100, 90), (4, 100, 10)))
     book.read(at_edge(200, (2, 200, 190), (4, 200, 10)))
-    assert [each.one_in for each in book.told()] == [1, 1]
+    assert [each.one_in for each in book.ledgers()] == [1, 1]
     book.read(at_edge(0, every=2))
     book.read(at_edge(50, (2, 50, 50), every=2))  # The lower path has died.
     assert told(book) == [("path 1", 200, 200, 0), ("path 2", 200, 100, 100)]
-    assert [(each.one_in, each.is_counted) for each in book.told()] == [(2, True)] * 2
+    assert [(each.one_in, each.is_counted) for each in book.ledgers()] == [(2, True)] * 2
 
 
 def test_what_can_no_longer_be_read_is_not_counted_and_goes_on_when_it_can() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
     book.read(at_edge(100, (2, 100, 90), (4, 100, 10)))
     book.read(at_edge(200, (2, 200, 190), (4, 190, 10)))
     other = at_edge(900, (2, 900, 900), every=3)
     for unreadable in (replace(other, every=2), replace(other, edges={})):
         book.read(unreadable)
-        assert not any(each.is_counted or each.late is not None for each in book.told())
+        assert not any(each.is_counted or each.late is not None for each in book.ledgers())
     book.read(at_edge(300, (2, 300, 300), (4, 190, 0)))
     book.read(at_edge(310, (2, 310, 310), (4, 199, 0)))
     assert told(book) == [("path 1", 110, 110, 0), ("path 2", 110, 99, 11)]
-    assert all(each.is_counted for each in book.told())
+    assert all(each.is_counted for each in book.ledgers())
 
 
 def test_an_edge_that_says_nothing_any_more_is_not_taken_at_its_last_word() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
     last = at_edge(100, (2, 100, 90), (4, 100, 10))
     for later_ns, is_counted in ((0, True), (UNREAD_NS_MAX, True), (UNREAD_NS_MAX + 1, False)):
         book.read(replace(last, now_ns=LATER_NS + later_ns))
-        assert [each.is_counted for each in book.told()] == [is_counted] * 2
+        assert [each.is_counted for each in book.ledgers()] == [is_counted] * 2
 
 
 def test_a_channel_for_which_an_edge_has_no_place_is_unknown_and_has_lost_nothing() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
-    others = [(20 + number, 100, 0) for number in range(COPY_WAYS - 1)]
+    others = [(20 + number, 100, 0) for number in range(COPY_PATHS - 1)]
     for passed in (100, 200):
         book.read(at_edge(passed, (2, passed, passed), *others))
-    upper, lower = book.told()
+    upper, lower = book.ledgers()
     assert (upper.delivered, upper.is_counted) == (100, True)
     assert (lower.lost, lower.is_counted) == (0, False)
     book.read(at_edge(900, (2, 900, 900), (4, 10, 0), *others[1:]))  # It has found one.
@@ -195,26 +195,26 @@ def test_a_channel_for_which_an_edge_has_no_place_is_unknown_and_has_lost_nothin
 
 
 def test_no_more_copies_are_late_than_came() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, FAR), 0)
     for passed, late in ((0, 0), (10, 12)):  # Of the newest slots, too, which are still open.
         now = at_receiver(passed, passed, passed, 0, 0)
         assert now.receiver is not None
         now.receiver["late_by"] = [late, late, 0, 0]
         book.read(now)
-    assert [(each.delivered, each.late) for each in book.told()] == [(10, 10)] * 2
+    assert [(each.delivered, each.late) for each in book.ledgers()] == [(10, 10)] * 2
 
 
 def test_by_the_deadline_of_another_contract_nobody_is_late() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, FAR), 0)
     for passed in (10, 20):
         book.read(replace(at_receiver(passed, passed, passed, 0, 0), is_own_deadline=False))
-    assert [(each.delivered, each.late) for each in book.told()] == [(10, None)] * 2
+    assert [(each.delivered, each.late) for each in book.ledgers()] == [(10, None)] * 2
 
 
 def test_a_path_that_was_left_keeps_its_counts_and_the_new_one_begins_with_none() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
     book.read(at_edge(100, (2, 100, 100), (4, 100, 0)))
     book.read(at_edge(200, (2, 200, 200), (4, 140, 0)))
@@ -226,11 +226,11 @@ def test_a_path_that_was_left_keeps_its_counts_and_the_new_one_begins_with_none(
         ("path 2", 100, 99, 1),
         ("path 2", 100, 40, 60),
     ]
-    assert [each.is_open for each in book.told()] == [True, True, False]
+    assert [each.is_open for each in book.ledgers()] == [True, True, False]
 
 
 def test_a_path_that_comes_back_goes_on_counting() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
     book.read(at_edge(0))
     book.read(at_edge(100, (2, 100, 100), (4, 90, 0)))
@@ -239,13 +239,13 @@ def test_a_path_that_comes_back_goes_on_counting() -> None:
     book.follow((UPPER, LOWER), 2 * SETTLE_NS)
     book.read(at_edge(200, (2, 200, 200), (4, 100, 0), at_ns=4 * SETTLE_NS))
     book.read(at_edge(300, (2, 300, 300), (4, 195, 0), at_ns=5 * SETTLE_NS))
-    first, second = book.told()
+    first, second = book.ledgers()
     assert (first.lost, second.lost) == (0, 10 + 5)
     assert (second.expected, second.is_open) == (200, True)
 
 
 def test_no_count_falls_when_an_edge_begins_anew() -> None:
-    book = PathBook()
+    book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
     book.read(at_edge(100, (2, 100, 100), (4, 100, 0)))
     book.read(at_edge(200, (2, 200, 200), (4, 150, 0)))
@@ -257,13 +257,13 @@ def test_no_count_falls_when_an_edge_begins_anew() -> None:
 
 
 def test_of_very_many_paths_the_oldest_are_summed_up() -> None:
-    book = PathBook()
+    book = PathLedgers()
     for number in range(3 * LEDGER_PATHS_MAX):
         path = replace_router(UPPER, f"c1/i{number}")
         book.follow((path,), 0)
         book.read(Counted(0, 10 * number, number))
         book.read(Counted(0, 10 * number + 10, number + 1))
-    found = book.told()
+    found = book.ledgers()
     assert len(found) == LEDGER_PATHS_MAX
     assert found[-1].name == EARLIER
     assert sum(each.expected for each in found) == 33 * LEDGER_PATHS_MAX

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.endpoint.options import SubscriptionSpec
 from gridstat.endpoint.subscriber import Subscription
 from gridstat.endpoint.subscription_dispatch import SubscriptionDispatch
-from gridstat.endpoint.subscription_registry import Order
 from gridstat.model.errors import Misuse
 from gridstat.model.qos import ModalQos
 from gridstat.net.command.endpoint_messages import ReportLedger, Unpublished
@@ -20,7 +20,7 @@ from tests.unit.endpoint.paper_grid import PaperGrid, granted, variable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.endpoint.event_stream import EventStream
+    from gridstat.endpoint.subscriber import EventStream
 
 VOLTAGE = variable()
 WITHIN_S = 60.0
@@ -35,7 +35,9 @@ def grid() -> Iterator[PaperGrid]:
 
 def subscribe(grid: PaperGrid, keep_events: int = 0) -> Subscription:
     grid.cloud.ready.append((granted(VOLTAGE),))
-    (found,) = grid.book.subscribe([Order(VOLTAGE.name, ModalQos(), keep_events=keep_events)])
+    (found,) = grid.book.subscribe(
+        [SubscriptionSpec(VOLTAGE.name, ModalQos(), keep_events=keep_events)]
+    )
     assert isinstance(found, Subscription), found
     return found
 
@@ -149,7 +151,7 @@ def test_what_slow_readers_lose_is_counted_for_good(grid: PaperGrid) -> None:
     report = grid.cloud.asked[-1]
     assert isinstance(report, ReportLedger)
     assert [entry.dropped for entry in report.entries] == [5]
-    grid.book.told(Unpublished(subscription_id=1, name=VOLTAGE.name), ())
+    grid.book.notice_received(Unpublished(subscription_id=1, name=VOLTAGE.name), ())
     assert (voltage.dropped, grid.book.dropped) == (5, 5)
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from gridstat.endpoint.session_events import (
     EdgeAttached,
+    NoticeReceived,
     PublicationRestored,
     SubscriptionRestored,
-    Told,
 )
 from gridstat.model.errors import NoSuchVariable
 from gridstat.model.qos import ModalQos, QosRequest
@@ -168,7 +168,7 @@ def test_a_variable_that_is_gone_for_good_is_not_restored() -> None:
     cloud.ask(subscribe("x"))
     cloud.answer(granted("x", 5))
     gone = Unpublished(subscription_id=5, name="c1/x/x")
-    assert cloud.words(cloud.tell(gone)) == [Told(gone, ())]
+    assert cloud.words(cloud.tell(gone)) == [NoticeReceived(gone, ())]
     cloud.cut()
     cloud.attach(code=3)
     assert isinstance(cloud.commands()[-1], Attach)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gridstat.endpoint.endpoint_session import EndPointSession
-    from gridstat.endpoint.session_events import Ask
+    from gridstat.endpoint.session_events import Requested
     from gridstat.endpoint.session_thread import Listener
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
 
@@ -46,7 +46,7 @@ class ReadyCloud:
         self.is_busy = False
         self._waiting: list[Answered] = []
 
-    def handle(self, event: Ask, _now_ns: int) -> list[Answered]:
+    def handle(self, event: Requested, _now_ns: int) -> list[Answered]:
         self.asked.append(event.command)
         outcome: Outcome = DoneOutcome()
         if isinstance(event.command, Subscribe):

@@ -14,10 +14,9 @@ from gridstat.endpoint.delivery import Delivery
 from gridstat.endpoint.flooded import FloodedEvent
 from gridstat.endpoint.group_sets import GroupSet
 from gridstat.endpoint.ledger import Ledger
+from gridstat.endpoint.options import EventHandlers, SubscriptionSpec
 from gridstat.endpoint.path_ledger import PathLedger
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_dispatch import Interests
-from gridstat.endpoint.subscription_registry import Order
 from gridstat.endpoint.violation import Reason, Violation
 from gridstat.model.extrapolation import Polynomial
 from gridstat.model.qos import ModalQos, QosRequest
@@ -43,13 +42,13 @@ def grid() -> Iterator[PaperGrid]:
     found.close()
 
 
-def subscribe(grid: PaperGrid, **interests: Any) -> Subscription:
+def subscribe(grid: PaperGrid, **handlers: Any) -> Subscription:
     paths = (GrantedPath(("c1/e0",), (1,), 412), GrantedPath(("c1/e1",), (2,), 300))
     plain = granted(VOLTAGE)
     grid.cloud.ready.append(
         (GrantedOutcome(plain.subscription_id, VOLTAGE, plain.granted, paths=paths),)
     )
-    order = Order(VOLTAGE.name, ModalQos(), interests=Interests(**interests))
+    order = SubscriptionSpec(VOLTAGE.name, ModalQos(), handlers=EventHandlers(**handlers))
     (found,) = grid.book.subscribe([order])
     assert isinstance(found, Subscription), found
     return found
@@ -112,7 +111,7 @@ def test_a_subscription_says_its_newest_value_and_its_state(grid: PaperGrid) -> 
 
 def test_a_pattern_says_what_it_has_matched(grid: PaperGrid) -> None:
     grid.cloud.ready.append((GrantedOutcome(10, None, degraded=("one was not caught",)),))
-    pattern = grid.book.subscribe_pattern(Order("c1/*/v", ModalQos()), None)
+    pattern = grid.book.subscribe_pattern(SubscriptionSpec("c1/*/v", ModalQos()), None)
     assert repr(pattern) == "<PatternSubscription c1/*/v, 0 matches, 1 missed>"
     pattern.unsubscribe()
     assert repr(pattern).endswith(", ended>")

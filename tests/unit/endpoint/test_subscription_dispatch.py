@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from gridstat.core.samples import SAMPLE
+from gridstat.endpoint.options import EventHandlers, SubscriptionSpec
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_dispatch import Interests
-from gridstat.endpoint.subscription_registry import Order
 from gridstat.endpoint.violation import Reason, Violation
 from gridstat.model.errors import Misuse
 from gridstat.model.extrapolation import Polynomial, UserExtrapolation
@@ -38,11 +37,11 @@ def grid() -> Iterator[PaperGrid]:
 
 
 def subscribe(
-    grid: PaperGrid, of: StatusVariable = VOLTAGE, *, every: int = 1, **interests: Any
+    grid: PaperGrid, of: StatusVariable = VOLTAGE, *, every: int = 1, **handlers: Any
 ) -> Subscription:
     grid.clock.steady = max(grid.clock.steady, 98 * MS)  # The first event is stamped 100.
     grid.cloud.ready.append((granted(of, every=every),))
-    order = Order(of.name, ModalQos(), interests=Interests(**interests))
+    order = SubscriptionSpec(of.name, ModalQos(), handlers=EventHandlers(**handlers))
     (found,) = grid.book.subscribe([order])
     assert isinstance(found, Subscription), found
     return found
@@ -220,7 +219,7 @@ def test_what_cannot_be_extrapolated_is_refused_and_given_back(
     grid: PaperGrid, of: StatusVariable
 ) -> None:
     grid.cloud.ready.append((granted(of),))
-    order = Order(of.name, ModalQos(), interests=Interests(extrapolate=Polynomial()))
+    order = SubscriptionSpec(of.name, ModalQos(), handlers=EventHandlers(extrapolate=Polynomial()))
     (found,) = grid.book.subscribe([order])
     assert isinstance(found, Misuse)
     assert type(grid.cloud.asked[-1]).__name__ == "Unsubscribe"
@@ -261,7 +260,7 @@ def test_a_slower_subscription_of_the_same_variable_gets_only_its_slots(grid: Pa
     slow: list[Delivery] = []
     subscribe(grid, on_event=fast.append)
     grid.cloud.ready.append((granted(VOLTAGE, 2, every=3),))
-    order = Order(VOLTAGE.name, ModalQos(), interests=Interests(on_event=slow.append))
+    order = SubscriptionSpec(VOLTAGE.name, ModalQos(), handlers=EventHandlers(on_event=slow.append))
     (second,) = grid.book.subscribe([order])
     assert isinstance(second, Subscription)
     first_slot = WALL_AHEAD_NS // (10 * MS)
@@ -278,7 +277,7 @@ def test_a_slower_subscription_that_came_first_gets_only_its_slots(grid: PaperGr
     fast: list[Delivery] = []
     first = subscribe(grid, every=3, on_event=slow.append)
     grid.cloud.ready.append((granted(VOLTAGE, 2),))
-    order = Order(VOLTAGE.name, ModalQos(), interests=Interests(on_event=fast.append))
+    order = SubscriptionSpec(VOLTAGE.name, ModalQos(), handlers=EventHandlers(on_event=fast.append))
     grid.book.subscribe([order])
     first_slot = WALL_AHEAD_NS // (10 * MS)
     grid.send(VOLTAGE, *((100 + 10 * n, float(n)) for n in range(100)))

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from gridstat.endpoint.options import EventHandlers, SubscriptionSpec
 from gridstat.endpoint.session_events import SubscriptionRestored
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_dispatch import Interests
-from gridstat.endpoint.subscription_registry import Order
 from gridstat.model.errors import (
     ChannelFull,
     GridStatError,
@@ -71,7 +70,7 @@ def grid() -> Iterator[PaperGrid]:
 
 def subscribe(grid: PaperGrid, of: StatusVariable = VOLTAGE, **words: Any) -> Subscription:
     grid.cloud.ready.append((granted(of, **words),))
-    (found,) = grid.book.subscribe([Order(of.name, ModalQos(), keep_events=1_000)])
+    (found,) = grid.book.subscribe([SubscriptionSpec(of.name, ModalQos(), keep_events=1_000)])
     assert isinstance(found, Subscription), found
     return found
 
@@ -93,7 +92,9 @@ def test_a_grant_is_expected_with_its_terms(grid: PaperGrid) -> None:
 
 def test_a_refusal_says_what_is_too_small_and_by_how_much(grid: PaperGrid) -> None:
     grid.cloud.ready.append((FULL, granted(VOLTAGE)))
-    refused, good = grid.book.subscribe([Order("c1/x", ModalQos()), Order("c1/a/v", ModalQos())])
+    refused, good = grid.book.subscribe(
+        [SubscriptionSpec("c1/x", ModalQos()), SubscriptionSpec("c1/a/v", ModalQos())]
+    )
     assert isinstance(refused, ChannelFull)
     assert (refused.hint, refused.bottleneck) == ("ask for less", "channel c1/e0 → c1/e1")
     assert refused.shortfall == "120 bytes/s"
@@ -108,12 +109,12 @@ def test_each_code_is_raised_as_its_own_class(
     grid: PaperGrid, code: int, kind: type[GridStatError] | None
 ) -> None:
     grid.cloud.ready.append((RefusedOutcome(code=code, reason="no"),))
-    (found,) = grid.book.subscribe([Order("c1/x", ModalQos())])
+    (found,) = grid.book.subscribe([SubscriptionSpec("c1/x", ModalQos())])
     assert isinstance(found, kind or GridStatError)
 
 
 def test_many_go_in_requests_of_bounded_size(grid: PaperGrid) -> None:
-    orders = [Order(f"c1/{n}", ModalQos()) for n in range(2_500)]
+    orders = [SubscriptionSpec(f"c1/{n}", ModalQos()) for n in range(2_500)]
     grid.cloud.ready += [(FULL,) * 1_000, (FULL,) * 1_000, (FULL,) * 500]
     assert len(grid.book.subscribe(orders)) == 2_500
     sizes = [len(each.subscriptions) for each in grid.cloud.asked if isinstance(each, Subscribe)]
@@ -135,8 +136,8 @@ def test_a_withdrawn_variable_sets_the_error_code_and_ends_the_subscription(
 ) -> None:
     voltage = subscribe(grid)
     notice = Unpublished(subscription_id=1, name=VOLTAGE.name)
-    grid.book.told(notice, ())
-    grid.book.told(notice, ())
+    grid.book.notice_received(notice, ())
+    grid.book.notice_received(notice, ())
     assert voltage.error_code == NoSuchVariable.code
     assert voltage.is_over
     assert grid.receiver.expected == {}
@@ -146,7 +147,7 @@ def test_a_withdrawn_variable_sets_the_error_code_and_ends_the_subscription(
 
 def test_a_variable_that_is_only_away_keeps_its_subscription(grid: PaperGrid) -> None:
     voltage = subscribe(grid)
-    grid.book.told(Unpublished(subscription_id=1, name=VOLTAGE.name, is_over=False), ())
+    grid.book.notice_received(Unpublished(subscription_id=1, name=VOLTAGE.name, is_over=False), ())
     assert voltage.take_error_code() == NoSuchVariable.code
     assert not voltage.is_over
     grid.send(VOLTAGE, (100, 6.0))
@@ -178,7 +179,7 @@ def test_a_change_that_is_refused_leaves_the_old_contract(grid: PaperGrid) -> No
 def test_a_contract_that_moved_to_other_paths_says_so(grid: PaperGrid) -> None:
     voltage = subscribe(grid)
     moved = msgspec.structs.replace(granted(VOLTAGE), degraded=("path 2 is down",))
-    grid.book.told(ContractChanged(granted=moved), ())
+    grid.book.notice_received(ContractChanged(granted=moved), ())
     grid.work()
     assert voltage.contract.degraded == ("path 2 is down",)
     grid.send(VOLTAGE, (100, 6.0))
@@ -195,7 +196,7 @@ def test_a_new_period_is_listened_to_before_the_old_one_ends(grid: PaperGrid) ->
         from_ns=300 * MS + WALL_AHEAD_NS,
     )
     for _ in range(2):
-        grid.book.told(notice, ())
+        grid.book.notice_received(notice, ())
         grid.work()
     assert set(grid.receiver.expected) == {1, 9}
     for created_ms in range(0, 300, 10):
@@ -219,7 +220,7 @@ def test_what_the_cloud_forgot_and_grants_again_stays_the_same_object(grid: Pape
     grid.send(again, (100, 6.0))
     assert voltage.value == 6.0
     assert voltage.contract.subscription_id == 77
-    grid.book.told(Unpublished(subscription_id=77, name=VOLTAGE.name), ())
+    grid.book.notice_received(Unpublished(subscription_id=77, name=VOLTAGE.name), ())
     assert voltage.is_over
 
 
@@ -249,7 +250,7 @@ def test_asking_later_tells_of_each_name_what_became_of_it(grid: PaperGrid) -> N
     other = variable("c1/a/w", 2)
     full = RefusedOutcome(code=ChannelFull.code, reason="no room")
     grid.cloud.ready.append((granted(VOLTAGE), full))
-    orders = [Order(VOLTAGE.name, ModalQos()), Order(other.name, ModalQos())]
+    orders = [SubscriptionSpec(VOLTAGE.name, ModalQos()), SubscriptionSpec(other.name, ModalQos())]
     waiting = grid.book.subscribe_later(orders)
     voltage, refused = waiting.result(timeout=0)
     assert isinstance(voltage, Subscription)
@@ -291,7 +292,7 @@ def test_modes_decide_what_is_due(grid: PaperGrid) -> None:
     outcome = GrantedOutcome(subscription_id=1, variable=VOLTAGE, granted={1: slow, 2: fast})
     grid.book.set_modes(0b010)
     grid.cloud.ready.append((outcome,))
-    found = grid.book.subscribe([Order(VOLTAGE.name, ModalQos())])
+    found = grid.book.subscribe([SubscriptionSpec(VOLTAGE.name, ModalQos())])
     assert grid.receiver.expected[1][1] == 10
     (voltage,) = found
     assert isinstance(voltage, Subscription)
@@ -308,19 +309,19 @@ def test_a_pattern_hands_out_a_subscription_for_each_match(grid: PaperGrid) -> N
     matched: list[str] = []
     grid.cloud.ready.append((GrantedOutcome(subscription_id=10, variable=None),))
     pattern = grid.book.subscribe_pattern(
-        Order("c1/*/v", ModalQos()), lambda found: matched.append(found.name)
+        SubscriptionSpec("c1/*/v", ModalQos()), lambda found: matched.append(found.name)
     )
     other = variable("c1/b/v", 2)
     notice = Matched(pattern_id=10, granted=granted(other, 11))
-    grid.book.told(notice, (cached(other, 4.0, 10),))
-    grid.book.told(notice, ())
+    grid.book.notice_received(notice, (cached(other, 4.0, 10),))
+    grid.book.notice_received(notice, ())
     grid.work()
     assert matched == ["c1/b/v"]
     (found,) = pattern.matches
     assert found.value == 4.0
     grid.send(other, (100, 5.0))
     assert found.value == 5.0
-    grid.book.told(Unpublished(subscription_id=11, name="c1/b/v"), ())
+    grid.book.notice_received(Unpublished(subscription_id=11, name="c1/b/v"), ())
     assert pattern.matches == ()
     pattern.unsubscribe()
     assert grid.cloud.asked[-1] == Unsubscribe(subscription_ids=(10,))
@@ -330,12 +331,12 @@ def test_a_pattern_without_a_match_says_so_once_and_waits(
     grid: PaperGrid, caplog: pytest.LogCaptureFixture
 ) -> None:
     grid.cloud.ready.append((GrantedOutcome(subscription_id=10, variable=None),))
-    pattern = grid.book.subscribe_pattern(Order("c1/*/v", ModalQos()), None)
+    pattern = grid.book.subscribe_pattern(SubscriptionSpec("c1/*/v", ModalQos()), None)
     grid.wait_until(1_999)
     assert (pattern.matched, caplog.messages) == (0, [])
     grid.wait_until(5_000)
     assert caplog.messages == ["no_match_yet pattern='c1/*/v' missed=0"]
-    grid.book.told(Matched(pattern_id=10, granted=granted(VOLTAGE, 11)), ())
+    grid.book.notice_received(Matched(pattern_id=10, granted=granted(VOLTAGE, 11)), ())
     assert pattern.matched == 1
 
 
@@ -344,42 +345,44 @@ def test_a_pattern_that_matched_or_ended_meanwhile_warns_of_nothing(
 ) -> None:
     for number in (10, 20):
         grid.cloud.ready.append((GrantedOutcome(subscription_id=number, variable=None),))
-    grid.book.subscribe_pattern(Order("c1/*/v", ModalQos()), None)
-    grid.book.told(Matched(pattern_id=10, granted=granted(VOLTAGE, 11)), ())
-    grid.book.subscribe_pattern(Order("c2/*/v", ModalQos()), None).unsubscribe()
+    grid.book.subscribe_pattern(SubscriptionSpec("c1/*/v", ModalQos()), None)
+    grid.book.notice_received(Matched(pattern_id=10, granted=granted(VOLTAGE, 11)), ())
+    grid.book.subscribe_pattern(SubscriptionSpec("c2/*/v", ModalQos()), None).unsubscribe()
     grid.wait_until(5_000)
     assert caplog.messages == []
 
 
 def test_a_match_that_this_end_cannot_have_is_named_with_its_reason(grid: PaperGrid) -> None:
     grid.cloud.ready.append((GrantedOutcome(subscription_id=10, variable=None),))
-    order = Order("c1/*/v", ModalQos(), interests=Interests(extrapolate=Polynomial()))
+    order = SubscriptionSpec("c1/*/v", ModalQos(), handlers=EventHandlers(extrapolate=Polynomial()))
     pattern = grid.book.subscribe_pattern(order, None)
     switch = variable(value_type=BuiltinType.BOOL)
     notice = Matched(pattern_id=10, granted=granted(switch, 11))
-    grid.book.told(notice, ())
-    grid.book.told(notice, ())
+    grid.book.notice_received(notice, ())
+    grid.book.notice_received(notice, ())
     assert pattern.matched == 0
     (missed,) = pattern.missed
     assert missed.startswith("c1/a/v was not caught: c1/a/v cannot be extrapolated")
 
 
 def test_a_match_ahead_of_its_pattern_waits_for_it(grid: PaperGrid) -> None:
-    grid.book.told(Matched(pattern_id=10, granted=granted(VOLTAGE, 11)), ())
+    grid.book.notice_received(Matched(pattern_id=10, granted=granted(VOLTAGE, 11)), ())
     assert grid.receiver.expected == {}
     grid.cloud.ready.append((GrantedOutcome(subscription_id=10, variable=None),))
-    pattern = grid.book.subscribe_pattern(Order("c1/*/v", ModalQos()), None)
+    pattern = grid.book.subscribe_pattern(SubscriptionSpec("c1/*/v", ModalQos()), None)
     assert [found.name for found in pattern.matches] == ["c1/a/v"]
 
 
 def test_a_pattern_that_was_forgotten_catches_the_same_again(grid: PaperGrid) -> None:
     grid.cloud.ready.append((GrantedOutcome(subscription_id=10, variable=None),))
-    pattern = grid.book.subscribe_pattern(Order("c1/*/v", ModalQos()), None)
-    grid.book.told(Matched(pattern_id=10, granted=granted(VOLTAGE, 11)), ())
+    pattern = grid.book.subscribe_pattern(SubscriptionSpec("c1/*/v", ModalQos()), None)
+    grid.book.notice_received(Matched(pattern_id=10, granted=granted(VOLTAGE, 11)), ())
     (before,) = pattern.matches
     again = GrantedOutcome(subscription_id=20, variable=None)
     grid.book.restored(SubscriptionRestored(pattern.label, again, ()))
-    grid.book.told(Matched(pattern_id=20, granted=granted(variable(variable_id=3), 21)), ())
+    grid.book.notice_received(
+        Matched(pattern_id=20, granted=granted(variable(variable_id=3), 21)), ()
+    )
     assert pattern.matches == (before,)
     assert set(grid.receiver.expected) == {3}
 
@@ -402,7 +405,7 @@ def test_arrow_has_values_by_their_type(grid: PaperGrid) -> None:
 
 def test_reading_what_is_not_kept_says_how_to_keep_it(grid: PaperGrid) -> None:
     grid.cloud.ready.append((granted(VOLTAGE),))
-    (voltage,) = grid.book.subscribe([Order(VOLTAGE.name, ModalQos())])
+    (voltage,) = grid.book.subscribe([SubscriptionSpec(VOLTAGE.name, ModalQos())])
     assert isinstance(voltage, Subscription)
     with pytest.raises(Misuse) as problem:
         voltage.read()
@@ -411,5 +414,5 @@ def test_reading_what_is_not_kept_says_how_to_keep_it(grid: PaperGrid) -> None:
 
 def test_an_unexpected_answer_is_no_subscription(grid: PaperGrid) -> None:
     grid.cloud.ready.append((DoneOutcome(),))
-    (found,) = grid.book.subscribe([Order("c1/x", ModalQos())])
+    (found,) = grid.book.subscribe([SubscriptionSpec("c1/x", ModalQos())])
     assert isinstance(found, Misuse)

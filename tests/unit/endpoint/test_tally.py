@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gridstat.core.samples import SAMPLE
 from gridstat.endpoint.arrival_clock import Arrival
-from gridstat.endpoint.slot_clock import Begin
+from gridstat.endpoint.slot_clock import StartTime
 from gridstat.endpoint.tally import OPEN_SLOTS_MAX, SETTLE_NS, Tally
 from gridstat.endpoint.violation import Terms
 from gridstat.model.rate_law import Period
@@ -35,7 +35,7 @@ class Desk:
 
     def __init__(self, terms: Terms | None = TERMS, *, is_exact: bool = False) -> None:
         latency_ns = 20 * MS if terms is None else terms.latency_ns
-        self.tally = Tally(terms, latency_ns, Begin(0, WALL, is_exact))
+        self.tally = Tally(terms, latency_ns, StartTime(0, WALL, is_exact))
         self.clock_ms = 0.0
         """How far the publisher's clock is ahead."""
 
@@ -170,7 +170,7 @@ def test_an_event_that_claims_to_be_replayed_is_late_all_the_same_where_it_is_pr
 
 
 def test_what_is_replayed_is_promised_in_no_time_and_never_late() -> None:
-    tally = Tally(None, 0, Begin(0, WALL))
+    tally = Tally(None, 0, StartTime(0, WALL))
     row = (WALL, WALL + 9_000 * MS, 1, 0, EventFlag.REPLAYED, 0, 0)
     tally.due(np.array([row], SAMPLE), [], Arrival(9_000 * MS, WALL + 9_000 * MS))
     ledger = tally.ledger(9_000 * MS)
@@ -186,7 +186,7 @@ def test_only_due_slots_pass_and_count() -> None:
 def test_a_faster_contract_owes_the_slots_from_then_on() -> None:
     desk = Desk(replace(TERMS, every=4))
     desk.stream(0, 1_000)
-    desk.tally.renew(TERMS, TERMS.latency_ns, Begin(1_005 * MS, WALL + 1_005 * MS))
+    desk.tally.renew(TERMS, TERMS.latency_ns, StartTime(1_005 * MS, WALL + 1_005 * MS))
     desk.stream(1_010, 1_200)
     desk.stream(1_220, 5_000)
     ledger = desk.at(5_002)
@@ -197,7 +197,7 @@ def test_a_faster_contract_owes_the_slots_from_then_on() -> None:
 def test_a_slower_contract_owes_no_more_than_its_own_slots() -> None:
     desk = Desk()
     desk.stream(0, 1_000)
-    desk.tally.renew(replace(TERMS, every=4), 20 * MS, Begin(1_005 * MS, WALL + 1_005 * MS))
+    desk.tally.renew(replace(TERMS, every=4), 20 * MS, StartTime(1_005 * MS, WALL + 1_005 * MS))
     desk.stream(1_010, 1_070)
     desk.stream(1_130, 5_000)
     ledger = desk.at(5_002)
@@ -209,7 +209,7 @@ def test_a_loss_right_before_other_terms_is_not_forgotten() -> None:
     desk = Desk()
     desk.stream(0, 900)
     desk.stream(1_000, 1_000)
-    desk.tally.renew(replace(TERMS, latency_ns=30 * MS), 30 * MS, Begin(1_005 * MS, WALL))
+    desk.tally.renew(replace(TERMS, latency_ns=30 * MS), 30 * MS, StartTime(1_005 * MS, WALL))
     desk.stream(1_010, 5_000)
     assert told(desk.at(5_002)) == (501, 492, 9)
 

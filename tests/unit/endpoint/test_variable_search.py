@@ -53,7 +53,7 @@ def test_a_page_begins_behind_a_name_and_has_a_bound(limit: int) -> None:
 
 def test_a_broker_from_before_there_were_pages_is_not_asked_for_ever() -> None:
     broker = Broker(is_old=True)
-    with pytest.raises(LimitReached, match="more variables than this broker tells"):
+    with pytest.raises(LimitReached, match="more variables than this broker returns"):
         find_all(broker.ask, "c1/**", after="", limit=0)
     assert len(broker.asked) == 2
 
@@ -68,5 +68,5 @@ def test_an_empty_page_that_is_not_the_last_is_no_end() -> None:
         first = () if command.after else tuple(ALL[:10])
         return FoundOutcome(first, is_complete=False)
 
-    with pytest.raises(LimitReached, match="after c1/v00009, and the broker tells none of them"):
+    with pytest.raises(LimitReached, match="after c1/v00009, and the broker returns none of them"):
         find_all(ask, "c1/**", after="", limit=0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridstat.endpoint.arrival_clock import ArrivalClock
-from gridstat.endpoint.slot_clock import Begin
+from gridstat.endpoint.slot_clock import StartTime
 from gridstat.endpoint.violation import MISSED_MAX, Missed, SlotWatch, Terms
 from gridstat.model.rate_law import Period
 
@@ -32,8 +32,8 @@ def begun(terms: Terms = TERMS, at_ms: float = 9_990) -> SlotWatch:
     return SlotWatch(terms, begin_at(at_ms))
 
 
-def begin_at(ms: float) -> Begin:
-    return Begin(int(ms * MS) - STEADY, int(ms * MS))
+def begin_at(ms: float) -> StartTime:
+    return StartTime(int(ms * MS) - STEADY, int(ms * MS))
 
 
 def test_a_contract_over_which_nothing_ever_comes_is_missing_after_interval_and_latency() -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gridstat.model.copy_window import COPY_SLOTS, COPY_WAYS, CopyWindow, open_slots
+from gridstat.model.copy_window import COPY_PATHS, COPY_SLOTS, CopyWindow, open_slots
 from gridstat.model.rate_law import Period
 
 FIRST = 1_000_000
@@ -78,11 +78,11 @@ def test_the_same_way_twice_is_one_copy() -> None:
 def test_counts_never_fall_and_tell_every_slot_once_it_is_settled(seed: int) -> None:
     rng = random.Random(seed)
     window = CopyWindow()
-    lost = [0] * COPY_WAYS
+    lost = [0] * COPY_PATHS
     due: list[tuple[int, int, int]] = []  # When, slot, way.
     for slot in range(2_000):
-        ways = [way for way in range(COPY_WAYS) if rng.random() < 0.8]
-        for way in range(COPY_WAYS):
+        ways = [way for way in range(COPY_PATHS) if rng.random() < 0.8]
+        for way in range(COPY_PATHS):
             lost[way] += bool(ways) and way not in ways
         due += [(slot + rng.randrange(20), slot, way) for way in ways]
     brought: set[int] = set()

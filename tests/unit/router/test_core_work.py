@@ -203,7 +203,7 @@ def test_channels_under_pressure_are_known(work: CoreWork, recording: RecordingC
     work.perform(ApplyTable(1, ChangeTable(term=1, number=1, channels=(channel,))))
     recording.queued = 9
     assert work.poll() == [WaterMarkCrossed(7, True, 9)]
-    assert work.pressed == {7}
+    assert work.back_pressured == {7}
     recording.queued = 0
     work.poll()
-    assert work.pressed == set()
+    assert work.back_pressured == set()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FACTS: CopyFacts = {
     "every": 2,
-    "way_count": 2,
+    "path_count": 2,
     "channel_ids": [7, 0, 0, 0],
     "passed": 100,
     "came": [90, 100, 0, 0],

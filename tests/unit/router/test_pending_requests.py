@@ -60,9 +60,9 @@ def test_after_a_lost_session_all_unanswered_ones_fly_again_in_order(
     assert all_flown(requests) == [(PMU, 2), (DESK, 1)]
     requests.answered(PMU, 2)
     requests.add(PMU, submit(3), 0)
-    requests.land()
+    requests.session_lost()
     assert all_flown(requests) == [(DESK, 1), (PMU, 3)]
-    requests.land()
+    requests.session_lost()
     assert flown(requests, PMU) == [3]
 
 
@@ -125,7 +125,7 @@ def test_a_request_with_which_three_sessions_ended_is_not_said_to_a_fourth() -> 
     requests.add(PMU, submit(1), 0)
     for _ in range(3):
         assert all_flown(requests) == [(PMU, 1)]
-        requests.land()
+        requests.session_lost()
     assert all_flown(requests) == []
     assert (len(requests), requests.dropped) == (0, 1)
 
@@ -134,7 +134,7 @@ def test_a_request_that_only_waits_survives_any_number_of_sessions() -> None:
     requests = PendingRequests(RequestBounds())
     requests.add(PMU, submit(1), 0)
     for _ in range(9):
-        requests.land()
+        requests.session_lost()
     assert all_flown(requests) == [(PMU, 1)]
 
 
@@ -170,7 +170,7 @@ def test_an_end_point_is_forgotten_alone(requests: PendingRequests) -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "fly", "answer", "land", "forget"]),
+        st.sampled_from(["add", "fly", "answer", "session_lost", "forget"]),
         st.sampled_from([PMU, DESK]),
         st.integers(1, 6),
         st.integers(0, 40),
@@ -197,7 +197,7 @@ def test_the_bounds_hold_whatever_happens(steps: list[tuple[str, str, int, int]]
                 requests.forget(endpoint)
                 in_flight[endpoint].clear()
             case _:
-                requests.land()
+                requests.session_lost()
                 in_flight = {PMU: set(), DESK: set()}
         assert len(requests) <= 4
         assert all(len(flying) <= 2 for flying in in_flight.values())
@@ -206,7 +206,7 @@ def test_the_bounds_hold_whatever_happens(steps: list[tuple[str, str, int, int]]
     assert len(requests) == 0
     assert requests._size_bytes == 0
     assert not requests._waiting
-    assert not requests._askers
+    assert not requests._by_endpoint
 
 
 def test_with_a_session_goes_only_the_request_to_be_attached() -> None:
@@ -217,5 +217,5 @@ def test_with_a_session_goes_only_the_request_to_be_attached() -> None:
     assert flown(requests, PMU) == [0, 1, 2]
     requests.forget_attaching(DESK)
     requests.forget_attaching(PMU)
-    requests.land()
+    requests.session_lost()
     assert all_flown(requests) == [(PMU, 0), (PMU, 2)]

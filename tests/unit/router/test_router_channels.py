@@ -104,7 +104,7 @@ def test_a_channel_that_leaves_stays_open_until_it_may_close(
     channels.close_later(99)
     assert channels.is_open(EAST)
     assert channels.commanded_ids() == set()
-    assert channels.close_leaving() == [EAST]
+    assert channels.close_unused() == [EAST]
     assert recording.opened == {}
 
 
@@ -114,7 +114,7 @@ def test_a_channel_that_is_wanted_again_does_not_leave(
     channels.open(ChannelSpec(EAST))
     channels.close_later(EAST)
     channels.open(ChannelSpec(EAST))
-    assert channels.close_leaving() == []
+    assert channels.close_unused() == []
     assert recording.calls == [f"open channel {EAST}"]
 
 
