@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ENDING = """
 import gc
-from gridstat.pipeline.session import QUICK_JAVA, SparkSettings, spark_session
+from gridstat.pipeline.spark_session import QUICK_JAVA, SparkSettings, spark_session
 from tests.holdings import Holdings, nothing_left_behind
 from tests.spark.ending import end_with_java
 
