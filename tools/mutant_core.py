@@ -20,6 +20,11 @@ class CoreBuild:
     def __init__(self, source: Path, objects: Path) -> None:
         self._source = source
         self._objects = objects
+        # Here, since Python reads these lazily, and threads that do so at once find some missing.
+        self._compiler = shlex.split(sysconfig.get_config_var("CC"))
+        self._linker = shlex.split(sysconfig.get_config_var("LDSHARED"))
+        self._suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
+        self._headers = sysconfig.get_path("include")
 
     def prepare(self, jobs: int) -> None:
         """Compile everything once; a failure here is one of the machine or of the source."""
@@ -47,18 +52,16 @@ class CoreBuild:
             self._object(file, own).unlink()
 
     def _compile(self, tree: Path, file: Path, folder: Path) -> None:
-        words = shlex.split(sysconfig.get_config_var("CC"))
-        words += ["-fPIC", "-DNDEBUG", *FLAGS, f"-I{sysconfig.get_path('include')}"]
+        words = [*self._compiler, "-fPIC", "-DNDEBUG", *FLAGS, f"-I{self._headers}"]
         words += [f"-I{tree / CORE}", "-c", str(file), "-o", str(self._object(file, folder))]
         self._run(words, tree)
 
     def _link(self, tree: Path, door: str, files: list[Path], own: Path) -> None:
         objects = [self._object(file, own) for file in files]
         objects = [it if it.exists() else self._objects / it.name for it in objects]
-        module = tree / CORE / f"{door}{sysconfig.get_config_var('EXT_SUFFIX')}"
+        module = tree / CORE / f"{door}{self._suffix}"
         module.unlink(missing_ok=True)
-        words = shlex.split(sysconfig.get_config_var("LDSHARED"))
-        self._run([*words, "-pthread", *map(str, objects), "-o", str(module)], tree)
+        self._run([*self._linker, "-pthread", *map(str, objects), "-o", str(module)], tree)
 
     def _generated(self, door: str) -> Path:
         return self._objects / f"{door}.c"
