@@ -162,7 +162,7 @@ class Campaign:
             try:
                 for outcome in pool.map(self._try, mutants):
                     outcomes.append(outcome)
-                    number = f"[{len(outcomes):2}/{len(mutants)}]"
+                    number = f"[{len(outcomes):3}/{len(mutants)}]"
                     self._tell(f"{number} {line(outcome)}")
             except BaseException:
                 self.processes.end_all()
