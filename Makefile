@@ -27,7 +27,8 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install up test test-apart lint type tidy features sanitize sanitize-python sanitize-c portable fuzz \
-	bench instructions wheel pins fmt clean soak-faults soak-pipeline soak-simulation promtool
+	bench instructions wheel pins fmt clean soak-faults soak-pipeline soak-simulation promtool \
+	mutants
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,6 +117,11 @@ soak-simulation: install ## Run 10,000 clouds in virtual time, and find every pl
 	@$(BIN)/python -m lab.simulation.tree --bugs --seeds $(SIMULATION_SEEDS) --jobs 2
 	@$(BIN)/python -m lab.simulation.tree --seeds $(SIMULATION_SEEDS) --jobs 2
 	@$(BIN)/python -m lab.simulation.tree --failpoints
+
+MUTANTS ?=
+
+mutants: install ## Plant small faults in a copy, one at a time: tests must notice; MUTANTS="--list"
+	@PYTHONPATH=. $(BIN)/python tools/mutants.py $(MUTANTS)
 
 promtool: install ## Hold a running cloud's metrics against Prometheus' checker (Debian: prometheus)
 	@$(BIN)/python tools/promtool.py

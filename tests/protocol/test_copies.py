@@ -65,6 +65,15 @@ def test_the_channel_that_loses_is_named(subject: MakeCore) -> None:
     assert_reconciled(core)
 
 
+def test_the_newest_slots_are_not_judged_while_copies_may_be_under_way(subject: MakeCore) -> None:
+    core = edge(subject)
+    bring(core, range(10), EAST, WEST)
+    bring(core, range(10, 10 + JUDGED_AFTER), EAST)
+    assert missed(core) == {EAST: 0, WEST: 0}
+    bring(core, range(10 + JUDGED_AFTER, 11 + JUDGED_AFTER), EAST)
+    assert missed(core) == {EAST: 0, WEST: 1}
+
+
 def test_the_publishers_own_channel_is_known_as_0(subject: MakeCore) -> None:
     core = edge(subject)
     bring(core, range(10), PUBLISHER)

@@ -254,6 +254,17 @@ def test_a_variable_expected_again_begins_anew(stage: Stage) -> None:
     assert len(stage.receiver.read()) == 3
 
 
+def test_a_law_that_variables_share_stays_until_the_last_of_them_is_forgotten(stage: Stage) -> None:
+    for variable_id in (2, 3):
+        stage.receiver.expect(variable_id, CENTISECOND)
+    for variable_id in (2, 3):
+        stage.receiver.forget(variable_id)
+        stage.receiver.expect(10 + variable_id, Period(variable_id, 1))
+    stage.tell_slots(0, 1, 2)
+    counted = stage.counted()
+    assert (counted["delivered"], counted["duplicate"], counted["missing"]) == (3, 0, 0)
+
+
 def test_a_forgotten_place_serves_another_variable(stage: Stage) -> None:
     receiver = stage.receiver
     for variable_id in range(2, 65):

@@ -79,6 +79,21 @@ def test_a_stamp_within_half_a_period_of_slot_k_is_kept_iff_k_is_a_multiple(
     assert kept == (slot % every == 0)
 
 
+@given(
+    slot=st.integers(-(10**6), 10**9),
+    rate=st.sampled_from([Period(1, 1), Period(2, 1), Period(1, 10), Period(1, 50), Period(3, 25)]),
+)
+def test_the_upper_edge_of_a_slot_belongs_to_the_next_one_in_the_core_too(
+    slot: int, rate: Period
+) -> None:
+    phase_ns = 10**16
+    edge_ns = phase_ns + (2 * slot + 1) * rate.period_ns / 2
+    assert edge_ns.denominator == 1, "stamps that lie on an edge exactly"
+    for created_ns, expected in ((int(edge_ns) - 1, slot), (int(edge_ns), slot + 1)):
+        counted = _core.slot_of(created_ns, rate.seconds, rate.per_seconds, phase_ns)
+        assert counted == expected == slot_of(created_ns, rate, phase_ns)
+
+
 @pytest.mark.parametrize("seconds", [1, 2**32 - 1])
 @pytest.mark.parametrize("per_seconds", [1, 2**32 - 1])
 @pytest.mark.parametrize("created_ns", [0, 1, 2**63, U64_MAX])

@@ -316,13 +316,16 @@ def test_open_seconds_are_shown_before_they_are_final(
 ) -> None:
     rows = steady(STREAMS, 5)
     record_events(folder.log, rows)
-    Ingest(spark, folder).run_to_end(has_flush=False)
+    job = Ingest(spark, folder)
+    job.run_to_end(has_flush=False)
     final = {int(at.timestamp()) for at in table(folder, "rollup_1s")["window_start"].to_pylist()}
     live = {int(at.timestamp()) for at in table(folder, "rollup_live")["window_start"].to_pylist()}
     seconds = {row.created_ns // 10**9 for row in rows}
     assert final | live == seconds
     assert not final & live
     assert max(live) == max(seconds)
+    assert job.rollups.closed_s is not None
+    assert max(final) < job.rollups.closed_s <= min(live)
 
 
 def test_a_lost_checkpoint_brings_nothing_in_twice(

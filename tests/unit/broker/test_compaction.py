@@ -29,6 +29,18 @@ def restart(cloud: Conversation) -> None:
     cloud.start()
 
 
+def test_a_short_journal_is_not_compacted_and_a_large_snapshot_only_when_it_has_doubled() -> None:
+    cloud = pair(settings=BrokerSettings(CLOUD, snapshot_after=AFTER))
+    cloud.publish(NAMES[0], "c1/e0")
+    assert SNAPSHOT_MARK not in cloud.journal
+    cloud = large()
+    before = list(cloud.journal)
+    restart(cloud)
+    for number in range(2 * AFTER):
+        cloud.publish(f"{PMU}/later{number}", "c1/e0")
+    assert cloud.journal[: len(before)] == before
+
+
 def test_a_start_after_a_large_snapshot_does_not_write_another() -> None:
     cloud = large()
     before = list(cloud.journal)

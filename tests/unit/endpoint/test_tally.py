@@ -152,6 +152,14 @@ def test_a_burst_of_stragglers_is_no_clock_that_was_set_back() -> None:
     assert ledger.lost == 500
 
 
+def test_an_event_is_late_only_beyond_its_promised_latency() -> None:
+    desk = Desk()
+    desk.come(0, 10, 20, latency_ms=20)
+    assert desk.at(40).late == 0
+    desk.come(30, latency_ms=20.001)
+    assert desk.at(51).late == 1
+
+
 def test_bad_time_counts_as_unknown_and_never_as_late_or_lost() -> None:
     desk = Desk()
     desk.clock_ms = -9_000

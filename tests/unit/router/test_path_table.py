@@ -41,6 +41,16 @@ def test_two_like_subscriptions_are_two_paths(table: PathTable) -> None:
     assert table.paths_of(VOLTAGE) == (Path(VOLTAGE, EAST),)
 
 
+def test_a_channel_counts_the_paths_that_lead_to_it_now(table: PathTable) -> None:
+    table.set_up(FIRST, Path(VOLTAGE, EAST))
+    table.set_up(SECOND, Path(ANGLE, EAST))
+    assert table.count_on(EAST) == 2
+    table.set_up(FIRST, Path(VOLTAGE, ChannelId(8)))
+    assert (table.count_on(EAST), table.count_on(ChannelId(8))) == (1, 1)
+    table.tear_down(SECOND)
+    assert table.count_on(EAST) == 0
+
+
 def test_a_path_that_moves_to_another_variable_touches_both(table: PathTable) -> None:
     table.set_up(FIRST, Path(VOLTAGE, EAST))
     assert table.set_up(FIRST, Path(ANGLE, EAST)) == {VOLTAGE, ANGLE}

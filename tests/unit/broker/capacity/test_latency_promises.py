@@ -33,6 +33,14 @@ def test_a_path_is_named_late_when_it_becomes_so_and_not_again() -> None:
     assert made.late() == []
 
 
+def test_a_path_that_takes_exactly_what_was_promised_is_not_late() -> None:
+    made = promises()
+    assert made.move("b", 10) == []
+    assert made.late_us(PathKey(1, 0)) == 0
+    assert made.late() == []
+    assert made.move("b", 1) == [PathKey(1, 0)]
+
+
 def test_an_ended_promise_is_over_nothing() -> None:
     made = promises()
     made.end(PathKey(1, 0))

@@ -8,6 +8,7 @@ import pytest
 from gridstat.broker.records.answer_cache import ANSWERS_MAX
 from gridstat.broker.settings import BrokerSettings, Quotas
 from gridstat.model.errors import (
+    CertificateRefused,
     LayoutError,
     MalformedFrame,
     NotAttached,
@@ -38,6 +39,7 @@ from gridstat.net.command.messages import Forward
 from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import (
     CENTRE,
+    CERTIFICATE_END_S,
     CLOUD,
     PMU,
     VOLTAGE,
@@ -184,6 +186,17 @@ def test_a_number_a_day_ahead_is_refused_and_bars_nobody(cloud: Conversation) ->
     assert (refused.code, "rule number" in refused.reason) == (NotAuthorised.code, True)
     cloud.ask(PMU, "c1/e0", Detach())
     assert cloud.attach(PMU, "c1/e0", incarnation="b")
+
+
+def test_a_certificate_that_expires_after_its_end_point_has_attached_proves_no_more(
+    cloud: Conversation,
+) -> None:
+    cloud.now_ns = CERTIFICATE_END_S * NS_PER_S - WALL_NS
+    cloud.publish(f"{PMU}/b", "c1/e0")
+    cloud.now_ns += 1
+    refused = refusal(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/c"))))
+    assert (refused.code, "has expired" in refused.reason) == (CertificateRefused.code, True)
+    assert f"{PMU}/c" not in cloud.broker.registry.publications
 
 
 def test_a_name_longer_than_any_is_refused(cloud: Conversation) -> None:

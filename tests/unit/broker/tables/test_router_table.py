@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +41,22 @@ def waiting(done: list[str]) -> Confirmation:
 def apply(held: OrderTable, changes: list[ChangeTable]) -> None:
     for change in changes:
         held.apply(change)
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_router_with_another_table_confirms_nothing_before_it_has_the_whole_one(by: int) -> None:
+    table, confirmation = connected(), waiting([])
+    table.put_path(path(1))
+    table.await_confirmation(confirmation)
+    (change,) = table.flush(term=1)
+    assert not table.confirm(change.number, table.wanted.digest + by)
+    assert confirmation.missing == {table.name}
+    (whole,) = table.whole(term=1)
+    are_in_step = [table.is_in_step]
+    assert table.confirm(whole.number, table.wanted.digest)
+    are_in_step.append(table.is_in_step)
+    assert are_in_step == [False, True]
+    assert not confirmation.missing
 
 
 edits = st.lists(

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 from gridstat.broker.context import Outside
 from gridstat.broker.tree.qos_broker import QosBroker
 from gridstat.broker.tree.tree_settings import TreeSettings
-from gridstat.net.command.machine import Connected, Disconnected, Persist, Persisted, Received, Send
+from gridstat.model.errors import StaleTerm
+from gridstat.net.command.machine import (
+    Close,
+    Connected,
+    Disconnected,
+    Persist,
+    Persisted,
+    Received,
+    Send,
+)
 from gridstat.net.command.segment_messages import SegmentsHeld
 from gridstat.net.command.tree_messages import JoinTree, TreeJoined, WatchNames
 from tests.unit.broker.stand_ins import PlainVerifier
@@ -30,6 +39,7 @@ class Middle:
         self.machine = QosBroker(settings, Outside(PlainVerifier(), lambda: 0), ["c1"], [])
         self.writing: list[Persist] = []
         self.said: list[Message] = []
+        self.closed: list[tuple[str, int]] = []
         self._do(self.machine.start(0))
         self.write()
 
@@ -51,6 +61,8 @@ class Middle:
                 self.writing.append(found)
             elif isinstance(found, Send):
                 self.said.append(found.message)
+            elif isinstance(found, Close):
+                self.closed.append((found.peer, found.code))
 
 
 def kinds(words: list[Message]) -> set[type]:
@@ -105,3 +117,16 @@ def test_a_place_that_was_being_written_does_not_join_a_parent_that_was_refused_
     middle.tell(Received(ROOT, PLACE))
     assert middle.write() == []
     assert not middle.machine.survey()["is_joined"]
+
+
+def test_an_older_life_of_a_child_is_sent_away_and_the_present_one_may_come_again() -> None:
+    middle = Middle()
+    for term in (5, 5, 4):
+        middle.tell(Connected(CLOUD, hello(CLOUD)))
+        assert middle.closed == []
+        middle.tell(Received(CLOUD, JoinTree(term=term, clouds=("c1",))))
+        while middle.writing:
+            middle.write()
+        assert middle.closed == ([(CLOUD, StaleTerm.code)] if term < 5 else [])
+        middle.tell(Disconnected(CLOUD))
+    assert middle.machine.state.families.children["c1"].term == 5

@@ -107,6 +107,14 @@ def test_a_frame_that_announces_too_much_is_refused_before_it_comes() -> None:
         list(FrameReader().feed(struct.pack(">BBHI", 1, 0, 0, FRAME_BYTES_MAX + 1)))
 
 
+def test_a_frame_of_exactly_the_most_bytes_is_read() -> None:
+    body = bytes(100)
+    whole = struct.pack(">BBHI", 1, 0, 0, len(body)) + body
+    assert list(FrameReader(frame_bytes_max=100).feed(whole)) == [body]
+    with pytest.raises(FrameTooLarge):
+        list(FrameReader(frame_bytes_max=99).feed(whole))
+
+
 def test_frames_before_a_broken_one_are_still_read() -> None:
     bodies = FrameReader().feed(frame(Ping(number=1)) + b"GET / HTTP/1.1")
     assert decode_message(next(bodies)) == Ping(number=1)
