@@ -8,7 +8,7 @@ import pytest
 
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.tree.flooding_operations import FloodingHeld
-from gridstat.broker.tree.owned_channels import OwnChannels
+from gridstat.broker.tree.owned_channels import OwnedChannels
 from gridstat.broker.tree.tree_operations import ChannelAdded, ChannelRemoved
 from gridstat.broker.tree.tree_state import TreeState
 from gridstat.model.cloud import EventChannel
@@ -30,10 +30,16 @@ def channel(number: int, start: str, end: str) -> EventChannel:
     return EventChannel(ChannelId(number), start, end, bandwidth_bytes_per_s=10_000)
 
 
+class NoPlans:
+    """Listener of a broker that plans nothing."""
+
+    def channels_renumbered(self) -> None: ...
+
+
 def broker(*operations: TreeOperation) -> TreeState:
     """With two channels between its clouds, and these operations behind it."""
-    channels = OwnChannels([channel(0, "a/0", "b/0"), channel(0, "b/0", "a/0")])
-    state = TreeState(["a", "b"], channels)
+    channels = OwnedChannels([channel(0, "a/0", "b/0"), channel(0, "b/0", "a/0")])
+    state = TreeState(["a", "b"], channels, NoPlans())
     for operation in operations:
         state.apply(operation, Applied())
     return state
