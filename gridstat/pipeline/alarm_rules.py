@@ -1,4 +1,4 @@
-"""Which alarms are wanted: a TOML file of rules, read into laws.
+"""Alarm rules: a TOML file, read into laws.
 
 A mistake is told with the file, the rule, the key and what to write. `default_alarm_rules.toml`
 beside this module shows every kind; docs/reference/alarm-rules.md explains it.
@@ -47,7 +47,7 @@ class AlarmRule:
         return any(matches(pattern, variable) for pattern in self.patterns)
 
     def text(self, variable: str, finding: Finding) -> str:
-        """What a person reads: always the same for the same finding."""
+        """Return the text of an alarm; it is always the same for the same finding."""
         told = self.words.format(value=finding.value, limit=finding.limit)
         return f"{variable}: {told}" + (f" ({finding.note})" if finding.note else "")
 

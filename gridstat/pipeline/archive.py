@@ -39,7 +39,7 @@ RECORD: Final = "record"
 """The mark of the archive and of whatever follows it: all records before this one are in."""
 NS_PER_S: Final = 1_000_000_000
 SPANS_MAX: Final = 4_096
-"""Of more stretches of late seconds than this the nearest are looked up as one."""
+"""Most intervals of late seconds that are looked up one by one; above it, near ones are merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Archive:
     def _write(
         self, slices: DataFrame, judgement: Judgement
     ) -> tuple[list[DataFile], tuple[int, int]]:
-        """Has tasks read their shares, judge and write them, in one go.
+        """Let the tasks read, check and write their shares in one pass.
 
         Returns the files and where the batch begins and ends, that is, what the tasks were given:
         who was killed may have brought into quarantine what is beyond it.

@@ -45,7 +45,7 @@ class BackgroundWorker:
                 self._raise()
 
     def wait(self) -> None:
-        """Until what is under way has ended; raises what it has failed of."""
+        """Wait until the running work has ended; raise the error with which it failed."""
         with self._lock:
             thread = self._thread
         if thread is not None:

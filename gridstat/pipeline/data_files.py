@@ -31,7 +31,7 @@ WRITTEN: Final = "path string, partition string"
 _REPEATED: Final = ["variable", "stream", "flags"]
 """Columns with few different values; to look for them in the others costs time."""
 GROUP_ROWS: Final = 131_072
-"""So many rows have statistics of their own, by which readers leave out what they do not need."""
+"""Rows in a group, which has statistics of its own; readers skip groups by them."""
 _TEXT_MAX: Final = 64
 """Longer texts and bytes have no statistics."""
 
@@ -49,7 +49,7 @@ class DataFile:
 
     @property
     def statistics(self) -> str:
-        """As Delta wants it in a commit."""
+        """Statistics of the file as JSON, in the form that a Delta commit has."""
         return json.dumps(
             {
                 "numRecords": self.rows,
@@ -86,7 +86,7 @@ def written_files(told: Iterable[Row]) -> list[DataFile]:
 
 
 def data_file(path: Path, partition: dict[str, str | None]) -> DataFile:
-    """What the end of a file says of its columns."""
+    """Return the description of a file from the statistics in its footer."""
     footer = pq.read_metadata(path)
     minimum, maximum, nulls = {}, {}, {}
     for index in range(footer.num_columns):
@@ -124,7 +124,8 @@ def forget(aside: Path) -> None:
 
 
 def _combinations(columns: pa.Table) -> list[dict[str, Any]]:
-    """Which values occur together; mostly one day of good rows, which is quick to see."""
+    """Return the combinations of values that occur; mostly one day of good rows, which is quick to
+    see."""
     one: dict[str, Any] = {}
     for name in columns.column_names:
         extent = pc.min_max(columns.column(name)).as_py()

@@ -59,7 +59,8 @@ class StoredTable:
         self._check_version()
 
     def mark(self, name: str) -> int | None:
-        """What the last commit with this mark said, None if there was none."""
+        """Return the number that the last commit with this mark recorded; None if there is no such
+        commit."""
         return self._delta.transaction_version(name)
 
     def refresh(self) -> None:
@@ -97,7 +98,7 @@ class StoredTable:
             )
 
     def overwrite(self, rows: pa.Table, marks: Mapping[str, int] | None = None) -> None:
-        """These rows instead of all that are there."""
+        """Replace all rows of the table by these."""
         self.refresh()
         with _plain_errors(self.folder):
             write_deltalake(
@@ -125,7 +126,7 @@ class StoredTable:
         return pa.table(self._delta.get_add_actions(flatten=True))
 
     def rows(self) -> int:
-        """How many rows there are, by the statistics."""
+        """Number of rows, by the statistics of the files."""
         return int(pc.sum(self.files().column("num_records")).as_py() or 0)
 
     def highest(self, column: str) -> Any:  # noqa: ANN401 - Whatever the column holds.
@@ -249,7 +250,8 @@ def delta_schema(table: TableSchema) -> Schema:
 
 
 def _properties(table: TableSchema) -> dict[str, str | None]:
-    """Without them Delta keeps entries of its log for a month, at two a second."""
+    """Return the table's properties; by Delta's defaults its log would keep entries for a month, at
+    two a second."""
     kept = f"interval {table.hours_kept} hours"
     return {
         VERSION_KEY: str(table.version),

@@ -40,7 +40,7 @@ EVENT_SCHEMA: Final = pa.schema(
 
 
 class StreamTable:
-    """What the numbers of streams stand for; one that is not known has no name and no value."""
+    """Names and types of streams by their numbers; an unknown number has no name and no value."""
 
     def __init__(self, rows: pa.Table) -> None:
         numbers = rows.column("stream").to_numpy()
@@ -56,7 +56,7 @@ class StreamTable:
         self.is_whole = _is_any_of(types, WHOLE)
 
     def places(self, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Where each number is in the table."""
+        """Return the index of each number in the table."""
         unknown = len(self.names) - 1
         return np.where((numbers >= 0) & (numbers < unknown), numbers, unknown)
 

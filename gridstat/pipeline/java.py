@@ -33,7 +33,8 @@ exec '{java}' "${{arguments[@]}}"
 
 
 def java_home(environment: Mapping[str, str], cache: Path) -> Path:
-    """Where a Java lies that Spark can run on; raises with what to install if there is none."""
+    """Return the home of a Java that Spark can run on; raise an error with what to install if there
+    is none."""
     on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     found = []
     for home in filter(None, [environment.get("JAVA_HOME", ""), _home_of(on_path)]):
@@ -57,7 +58,7 @@ def java_version(home: Path) -> int:
 
 
 def java_words(home: Path) -> str:
-    """What this Java says that it is; nothing where nothing runs."""
+    """Return the version text of this Java; empty if it does not run."""
     try:
         told = subprocess.run(
             [home / "bin" / "java", "-version"],

@@ -1,6 +1,6 @@
-"""When streams were last heard before some instant, from the newest files that tell it.
+"""Time of each stream's last event before an instant, from the newest files that have one.
 
-Whoever reads only a part of the archive learns here where a gap began that reaches into it.
+A reader of a part of the archive learns here where a gap began that reaches into that part.
 """
 
 from __future__ import annotations

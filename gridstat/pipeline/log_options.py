@@ -1,4 +1,4 @@
-"""What a user may ask of the data source, checked once before anything is read.
+"""Options of the data source, checked once before anything is read.
 
 | Option | Default | Meaning |
 |---|---|---|
@@ -74,7 +74,7 @@ KNOWN: Final = tuple(_OBEYED)
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What a user asked for; small, since it travels to every task."""
+    """Checked options of a reader; small, since Spark sends them to every task."""
 
     folder: Path
     kind_name: str

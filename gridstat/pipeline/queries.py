@@ -55,7 +55,7 @@ def ask(
     statement: str,
     recorded_rows: RowChoice | None = None,
 ) -> DataFrame:
-    """What a statement says; raises in plain words where it cannot be understood."""
+    """Return the result of a statement; raise an error in plain text if Spark cannot parse it."""
     names = make_views(spark, folder, recorded_rows)
     try:
         return spark.sql(statement)

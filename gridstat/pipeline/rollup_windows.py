@@ -37,7 +37,7 @@ CLOSED: Final = "closed"
 """The mark of a table of rollups: windows that end by this second are final."""
 START: Final = "window_start"
 LOOK_S: Final = 60.0
-"""So often at least it is seen to what came late to the coarser tables."""
+"""Longest time between two looks for late events of the coarser tables."""
 _LOOKS_PER_WINDOW: Final = 6
 """A whole window is read for whatever came late to it, hence not more often than this."""
 _US_PER_S: Final = 1_000_000
@@ -51,12 +51,12 @@ class Rollups:
     streams: StreamCatalog
     live: StoredTable
     by_window: Mapping[int, StoredTable]
-    """By the length of their windows in seconds."""
+    """Tables by the length of their windows in seconds."""
     now_s: Callable[[], float] = time.monotonic
     _look_s: float = 0.0
-    """When to look at the log next."""
+    """Time at which to look at the log next."""
     _late_s: dict[int, float] = field(default_factory=dict)
-    """When late windows of each length may be reckoned next."""
+    """Time at which late windows of each length may be computed next."""
 
     @classmethod
     def of(cls, folder: PipelineFolder, archive: Archive) -> Rollups:
@@ -79,7 +79,7 @@ class Rollups:
         self.live.overwrite(rows.filter(pc.invert(is_over)))
 
     def has_ended(self, watermark_ns: int) -> bool:
-        """Whether there is something for `advance_coarse`."""
+        """Return whether `advance_coarse` has something to do."""
         return self.now_s() >= self._look_s or any(
             _closed_s(watermark_ns, window_s) > (table.mark(CLOSED) or 0)
             for window_s, table in self._coarse()

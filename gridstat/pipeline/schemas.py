@@ -25,7 +25,7 @@ class TableSchema:
     version: int = 1
     """Goes up when columns change; a table of a newer version than ours is left alone."""
     hours_kept: int = 24
-    """So long an older state of the table may be read."""
+    """Hours for which an older version of the table can be read."""
 
 
 RECORDED: Final = (
@@ -80,7 +80,8 @@ AUDIT: Final = TableSchema(
     "gap_start timestamp, gap_s double, unrecorded_s double, is_kept boolean, day date",
     key=("subscription", "endpoint", "variable", "hour"),
 )
-"""For each contract and hour what was promised and what came of it; null is what nobody told."""
+"""Promised and delivered figures of each contract and hour; null if no source reports the
+figure."""
 
 # What mining finds, made anew each time.
 
@@ -101,8 +102,8 @@ PROFILES: Final = TableSchema(
     key=("variable", "weekday", "hour"),
     partitions=(),
 )
-"""What a variable is like at an hour of the day; weekday 1 is Monday, 0 is any day. `median` is of
-the windows' means, `mad` the median distance from it."""
+"""Usual values of a variable at an hour of the day; weekday 1 is Monday, 0 is any day. `median` is
+of the windows' means, `mad` the median distance from it."""
 
 CORRELATIONS: Final = TableSchema(
     "correlations",

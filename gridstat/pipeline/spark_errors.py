@@ -20,7 +20,7 @@ _DISK: Final = re.compile(
 
 
 def plain_error(error: BaseException) -> GridStatError | None:
-    """What a person can act on: an error of ours, or a disk that takes no more."""
+    """Return the cause on which a user can act, an error of gridstat or a full disk; else None."""
     own = own_error(error)
     told = _DISK.search(str(error))
     if own is None and told is not None:

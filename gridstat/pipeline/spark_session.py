@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Spark: TypeAlias = SparkSession
-"""For those outside, who need not know of Spark more than that there is a session."""
+"""Type of a session, for callers that import no Spark."""
 MASTER_DEFAULT: Final = "local[2]"
 QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java options that start sooner and compile less; for tests and other short lives."""
@@ -56,7 +56,7 @@ a worker ten seconds to start; the installed one takes a quarter of the time."""
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """Where Spark runs and with how much; the same jobs run on any master."""
+    """Master and resources of Spark; the same jobs run on any master."""
 
     master: str = MASTER_DEFAULT
     name: str = "gridstat"
@@ -93,7 +93,8 @@ def spark_session(settings: SparkSettings | None = None) -> SparkSession:
 
 
 def _python_of(settings: SparkSettings) -> str:
-    """This Python; for workers of this machine by a script that lets them start sooner."""
+    """Return the Python of the workers: this one, or on this machine a script that starts
+    sooner."""
     if not settings.master.startswith("local"):
         return sys.executable
     script = settings.cache / f"python-{sha256(sys.executable.encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""What is known of each stream in the log: name, period, and from when to when it is expected.
+"""Catalog of the streams in the log: name, period, and the interval in which events are expected.
 
 The recorder says when a stream begins. It is over when its variable goes on under another number,
 or when its contract is.
@@ -40,7 +40,7 @@ class StreamCatalog:
     def __init__(self, log: Path) -> None:
         self._log = log
         self._known: tuple[tuple[int, int], pa.Table] | None = None
-        """As one, since several threads may ask."""
+        """Extent and table in one tuple, since several threads read them."""
 
     def table(self) -> pa.Table:
         ends = LogReader(self._log, STREAMS).ends()[1], LogReader(self._log, CONTRACTS).ends()[1]
@@ -71,7 +71,7 @@ def known_streams(log: Path) -> pa.Table:
 
 
 def _ends_of_contracts(log: Path) -> dict[tuple[int, str], int]:
-    """When those contracts ended of which the last word is that they are over."""
+    """Return the end of each contract whose last record says that it has ended."""
     over: dict[tuple[int, str], int] = {}
     for row in read_all(log, CONTRACTS).to_pylist():
         key = row["subscription"], row["variable"]

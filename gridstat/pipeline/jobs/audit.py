@@ -41,14 +41,15 @@ JOB: Final = "audit"
 NS_PER_US: Final = 1_000
 NS_PER_S: Final = 1_000_000_000
 LOOK_BACK_NS: Final = HOUR_NS
-"""So far before the audited hours events are read: a stamp may lie before the hour of its slot."""
+"""Time before the audited hours from which events are read: a stamp may lie before the hour of its
+slot."""
 GAPS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What the job has done; `broken` contracts were not kept in some hour, and of `untold` ones
-    nobody can say."""
+    """Result of the job: `broken` contracts were not kept in some hour; `untold` ones have no
+    evidence."""
 
     rows: int
     hours: int

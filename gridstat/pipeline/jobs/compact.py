@@ -27,18 +27,19 @@ HOURS_KEPT_MIN: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class CompactSettings:
-    """What may be set of the job."""
+    """Settings of the job."""
 
     bytes_target: int = 128 * 1024 * 1024
     hours_kept: int = 24
-    """Whoever reads an older version of a table than this may miss files.
+    """Hours for which older versions of a table can be read; a reader of an older one may miss
+    files.
 
     One at least: files that a running ingest has moved into a table and not yet committed look
     like those that a killed one has left.
     """
 
     releases_log: bool = True
-    """Not if others read the log, too, who may not be so far."""
+    """True if archived segments of the log may be removed; False if other readers need them."""
 
     def __post_init__(self) -> None:
         if self.hours_kept < HOURS_KEPT_MIN:
@@ -50,7 +51,7 @@ class CompactSettings:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What became of one table."""
+    """Result of compacting one table."""
 
     table: str
     files_before: int

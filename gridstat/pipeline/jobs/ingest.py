@@ -53,17 +53,17 @@ QUIET_NS: Final = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
-    """What may be set of the job."""
+    """Settings of the job."""
 
     trigger_s: float = 0.5
     rows_per_batch: int = 1_000_000
     delay_s: float = 2.0
-    """So long after the newest event a window waits for older ones."""
+    """Time after the newest event for which a window waits for older events."""
     bounds: TimeBounds = field(default_factory=TimeBounds)
     rows_per_share: int = ROWS_PER_TASK_MIN
     """Fewer rows than these are not worth a task and a file of their own."""
     compact_s: float = 600.0
-    """So often tables are compacted between two batches; 0: never."""
+    """Interval at which tables are compacted between two batches; 0: never."""
     keeps_log: bool = False
     """Others read the log, too, and it must not let go of what is in our tables."""
 
@@ -133,7 +133,8 @@ class Ingest:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Nobody else works in the folder until all of ours has ended, and says plainly of what."""
+        """Hold the folder's lock until all work of this job has ended, and raise its errors in
+        plain text."""
         with self._folder.lock(JOB):
             forget(self._folder.aside)
             try:
@@ -211,7 +212,8 @@ class Ingest:
             self.rollups.advance_coarse(self._spark, self._watermark_ns(newest_ns))
 
     def _offer_coarse(self) -> None:
-        """Has minutes and hours reckoned that have ended, also those that a killed driver left."""
+        """Start the computation of minutes and hours that have ended, and of those that a killed
+        driver left."""
         self._beside.check()
         newest_ns = self.archive.events.highest("created_ns")
         # Compaction waits for a gap between two pieces, and the log for compaction.
@@ -225,7 +227,7 @@ class Ingest:
         return newest_ns - round(self._settings.delay_s * NS_PER_S)
 
     def _keep_house(self) -> None:
-        """Between batches: few large files, and a look at the clock while nothing comes."""
+        """Compact tables between batches; compute windows and alarms while no event comes."""
         now_s = time.monotonic()
         if self._is_compaction_due():
             with self._busy:

@@ -77,11 +77,11 @@ class WatchedVariable:
 
     @property
     def since_ns(self) -> int:
-        """When the first one began."""
+        """Start of the first span."""
         return min(since_ns for since_ns, _ in self.held_ns)
 
     def is_held(self, at_ns: int) -> bool:
-        """Whether it was to send at that instant."""
+        """Return whether the variable was to send at that instant."""
         return any(since_ns <= at_ns <= until_ns for since_ns, until_ns in self.held_ns)
 
 
@@ -98,7 +98,7 @@ class WatchedStream:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the rules watch of the known streams; `place` of a stream is that of its variable."""
+    """Streams that the rules watch; `place` of a stream is the index of its variable."""
 
     rules: tuple[AlarmRule, ...]
     variables: tuple[WatchedVariable, ...]

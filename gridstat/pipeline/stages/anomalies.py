@@ -1,4 +1,4 @@
-"""What was unusual: windows that lie far from what the variable is like at that hour of the day.
+"""Anomalies: windows that lie far from the usual value of the variable at that hour of the day.
 
 Law in `model/robust_score.py`; the profile is that of `stages/profiles.py`.
 """

@@ -25,7 +25,7 @@ IMPLAUSIBLE_TIME: Final = "implausible_time"
 NOT_FINITE: Final = "not_finite"
 DUPLICATE: Final = "duplicate"
 REASONS: Final = (UNKNOWN_STREAM, IMPLAUSIBLE_TIME, NOT_FINITE, DUPLICATE)
-"""In the order in which they are looked for."""
+"""Reasons in the order in which they are checked."""
 
 IDENTITY: Final = ("stream", "created_ns", "sequence")
 """Two events with the same are one event that came twice."""
@@ -34,11 +34,11 @@ NS_PER_DAY: Final = 86_400_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """By what a batch is judged."""
+    """Inputs by which a batch is checked."""
 
     bounds: TimeBounds
     known: FileRows
-    """What was archived before and may come again."""
+    """Rows that were archived before and may come again."""
     from_record: int = 0
     """Rows before this one are done with."""
     quarantined: int = 0

@@ -1,4 +1,4 @@
-"""What every contract promised in every hour, and what came of it: the evidence.
+"""Audit of contracts: the promise of each contract in each hour, and the evidence of its delivery.
 
 Three witnesses are joined: the contracts as granted and the law of slots, which say what was due;
 the ledgers, by which subscribers tell what came; and, for the recorder's own subscriptions, the
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 OPEN_S: Final = 15.0
-"""So much of what is due at the border of an hour may be counted in the next one: a contract is
+"""Slots that may be counted in the next hour, in seconds before the end of an hour: a contract is
 seen and a ledger read every few seconds, and a slot is open for its latency and a second more."""
 QUANTILES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 GAPS_COLUMNS: Final = (
     "subscription bigint, endpoint string, variable string, slots bigint, seconds double, "
     "gap_start timestamp, gap_end timestamp, from_ns bigint, to_ns bigint, is_exact boolean"
 )
-"""What `all_gaps` and `worst_gaps` give."""
+"""Columns of `all_gaps` and `worst_gaps`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ class Witnesses:
     archived_ns: int
     """Events created up to here are in the archive, or never came."""
     heard: DataFrame | None = None
-    """If `events` are not all: streams of interest, and when each was last heard before them."""
+    """Streams of interest and the time of each one's last earlier event, if `events` are only a
+    part."""
 
 
 def audit(witnesses: Witnesses, until_ns: int, *, open_s: float = OPEN_S) -> DataFrame:
@@ -97,7 +98,8 @@ def worst_gaps(gaps: DataFrame, count: int) -> DataFrame:
 
 
 def _gaps(witnesses: Witnesses, until_ns: int) -> DataFrame:
-    """What the archive tells of a subscription counts, and its ledger only where there is none."""
+    """Return the gaps of subscriptions: from the archive where it has the subscription, else from
+    its ledger."""
     heard_ns = min(until_ns, witnesses.archived_ns)
     found = gaps_of_streams(
         witnesses.events, witnesses.streams, witnesses.contracts, heard_ns, witnesses.heard

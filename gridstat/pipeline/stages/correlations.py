@@ -1,4 +1,4 @@
-"""Which variables move together: Pearson's correlation of every pair over their common seconds."""
+"""Pearson's correlation of every pair of variables over their common seconds."""
 
 from __future__ import annotations
 

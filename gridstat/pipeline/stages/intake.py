@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FIRST: Final = "first_record"
 END: Final = "end_record"
-"""What a task tells: the first record that it was given, and the one after the last."""
+"""Columns of a task's result: the first record that it was given, and the one after the last."""
 OUTPUT: Final = f"{WRITTEN}, {FIRST} bigint, {END} bigint"
 _NAMES: Final = EVENT_SCHEMA.get_field_index("variable")
 SCHEMA: Final = EVENT_SCHEMA.set(

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SUBSCRIPTION: Final = ("subscription", "endpoint", "variable")
-"""By the number alone a broker that began anew could be mistaken for the one before it."""
+"""Key of a subscription; its number alone could mean another one after a broker has started
+anew."""
 COUNTS: Final = (
     "expected",
     "delivered",
@@ -36,7 +37,7 @@ OUTPUT: Final = (*SUBSCRIPTION, "hour_ns", *COUNTS, "latency_counts", "readings"
 
 
 def counts_by_hour(ledgers: DataFrame) -> DataFrame:
-    """What each subscription counted in each hour that has a reading of it.
+    """Return the counts of each subscription in each hour that has a reading.
 
     Of the oldest reading of all it is not known when its counts began: it is only a base. A
     subscription that appears later began later, and counts from nothing.

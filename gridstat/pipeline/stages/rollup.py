@@ -53,7 +53,8 @@ _MEASURED: Final = pa.schema(
 
 
 def rollup(shares: DataFrame, events: FileRows, window_s: int) -> DataFrame:
-    """What was heard, with the columns `MEASURED`; shares are as `in_shares` gives them."""
+    """Return the received events by window, with the columns `MEASURED`; `in_shares` makes the
+    shares."""
     work = partial(measure_share, events=events, window_ns=window_s * NS_PER_S)
     return shares.mapInArrow(work, MEASURED)
 
@@ -91,7 +92,7 @@ def rollup_core(events: DataFrame, window_s: int, *, delay_s: float = 2.0) -> Da
 
 
 def measure(rows: pa.Table, window_ns: int) -> pa.Table:
-    """What was heard of some streams, a row for each window."""
+    """Return one row for each window and stream."""
     columns = {name: rows.column(name).to_numpy() for name in INPUT}
     order = np.lexsort((columns["sequence"], columns["created_ns"], columns["stream"]))
     columns = {name: column[order] for name, column in columns.items()}
@@ -102,7 +103,7 @@ def measure(rows: pa.Table, window_ns: int) -> pa.Table:
 
 
 def _measures(columns: dict[str, NDArray[Any]], window_ns: int) -> dict[str, Any]:
-    """Of rows in the order of stream and time."""
+    """Return the measures of rows that are in the order of stream and time."""
     stream, created_ns, value = columns["stream"], columns["created_ns"], columns["value"]
     start_ns = created_ns - created_ns % window_ns
     is_first = np.ones(len(stream), dtype=bool)

@@ -1,4 +1,4 @@
-"""What the recorder's own subscriptions say of themselves, exactly, from their archived events.
+"""Exact figures of the recorder's own subscriptions, from their archived events.
 
 A stream is one contract of the recorder; every due slot that has no event is missing, and slots
 missing one after the other are a gap. Others' gaps are known from their ledgers alone.
@@ -145,7 +145,7 @@ def gaps_of_ledgers(ledgers: DataFrame, contracts: DataFrame, until_ns: int) -> 
 
 
 def _bounds(streams: DataFrame, contracts: DataFrame, until_ns: int) -> DataFrame:
-    """From which slot on events of a stream are due, and from which on not any more."""
+    """Return the first slot of each stream that is due, and the first that is no longer due."""
     over = contracts.filter("is_over").groupBy("subscription", "variable")
     ends = over.agg(F.max("time_ns").alias("over_ns"))
     # A variable goes on under another number on other terms, or under another contract.
