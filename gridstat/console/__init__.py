@@ -1,4 +1,4 @@
-"""How people start, steer and watch a grid.
+"""Commands, daemons and displays with which people start, control and watch a grid.
 
 Composes everything and is imported by nobody. `config/` reads files, `static_plan.py` and
 `compose.py` turn a description into running parts, `processes/` holds the processes that `gridstat

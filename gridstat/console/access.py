@@ -1,4 +1,4 @@
-"""How commands find a running cloud: the folder that `gridstat up` made, or one made by hand.
+"""Access to a running cloud: the folder that `gridstat up` made, or one made by hand.
 
 A folder holds `access.toml` (addresses) and `certificates/`. Commands look into `--folder`, else
 into GRIDSTAT_FOLDER, else into `.gridstat` here.
@@ -33,7 +33,7 @@ HINT: Final = (
 
 
 class PlaceSection(Section):
-    """Where something listens."""
+    """Address at which a part listens."""
 
     host: Host
     port: Port
@@ -99,12 +99,12 @@ class Access:
 
     @property
     def brokers(self) -> list[tuple[str, int]]:
-        """Where the broker may be found, to be tried in turn."""
+        """Addresses of the broker and its stand-by, to be tried in turn."""
         return [self.broker, *(place for name, place in self.stand_bys if name == self.cloud)]
 
     @property
     def clouds(self) -> list[str]:
-        """Of the brokers of the tree those of clouds, as far as the folder says so."""
+        """Names of the leaf brokers in the tree, as far as the folder has them."""
         return [name for name, known in self.tree.items() if known.name_service is not None]
 
     @property
@@ -143,7 +143,8 @@ class Access:
         return seen
 
     def is_cloud(self, broker: str) -> bool:
-        """Whether the folder says so: its own broker is a leaf, and only leaves serve names."""
+        """Return whether the folder has this broker as a leaf: its own broker, or one that serves
+        names."""
         return broker == self.cloud or broker in self.clouds
 
     def files_of(self, role: Role, name: str) -> CertificateFiles:
@@ -154,7 +155,8 @@ class Access:
         return self.certificates.present(identity)
 
     def owner_of(self, *routers: str) -> Access:
-        """As seen from the lowest broker above these routers: who decides on what joins them."""
+        """Return access to the lowest broker above these routers, which decides on channels between
+        them."""
         lines = [self._line(router.partition("/")[0]) for router in routers]
         common = [name for name in lines[0] if all(name in line for line in lines)]
         if not common:
@@ -178,7 +180,7 @@ def folder_from(option: Path | None) -> Path:
 
 
 def load_access(option: Path | None) -> Access:
-    """What the folder says; raises `ConfigurationError` where there is no cloud."""
+    """Return what the folder has; raise `ConfigurationError` if there is no cloud."""
     folder = folder_from(option)
     file = folder / ACCESS_FILE
     settings = load_settings(file, AccessSettings, hint=HINT)

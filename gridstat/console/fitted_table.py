@@ -100,7 +100,8 @@ class FittedTable:
         return places, hidden
 
     def lines(self, width: int) -> TableLines:
-        """For a screen of this width: no line is longer, and what is cut ends in an ellipsis."""
+        """Return the lines for a screen of this width; no line is longer, and a cut text ends in an
+        ellipsis."""
         places, hidden = self.shown(width, gap=GAP)
         return TableLines(self, places, self._widths(places, width), width, hidden)
 
@@ -132,7 +133,8 @@ class FittedTable:
         return self._natural[at] if least is None else min(self._natural[at], least)
 
     def _widths(self, places: Sequence[int], width: int) -> list[int]:
-        """Of each column of a line; prose gives way first, then whatever is widest."""
+        """Return the width of each column of a line; prose columns shrink first, then the
+        widest."""
         widths = [self._natural[at] for at in places]
         over = sum(widths) + _between(len(places), GAP) - width
         for prose_only in (True, False):

@@ -36,7 +36,7 @@ GRID_FILE: Final = "grid.toml"
 BROKER_FILE: Final = "broker.toml"
 LOCK_FILE: Final = "lock"
 EPHEMERAL_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
-"""What the kernel gives to those who do not care, of either family."""
+"""Range of ports that the kernel assigns by itself, for IPv4 and IPv6."""
 PORT_MIN: Final = 10_000
 ROUTER_LIMITS: Final = "[limits]\nvariables_max = 16384\nrings_max = 256\npool_small = 2048\n"
 """A demonstration has few variables, and eight routers share one machine."""
@@ -60,7 +60,7 @@ class GridFolder:
 
     @property
     def broker_file(self) -> Path:
-        """Of the leaf broker of the first cloud."""
+        """File of the first cloud's leaf broker."""
         return self.file_of_broker(self._grid.cloud)
 
     @property
@@ -75,7 +75,7 @@ class GridFolder:
         return self.path / f"router-{f'{cloud}+' if self._grid.has_tree else ''}{short}.toml"
 
     def daemon_of_broker(self, name: str) -> str:
-        """How people know its process; a lone one needs no name."""
+        """Return the name of the broker's process; the only broker of a grid is called `broker`."""
         return f"broker/{name}" if self._grid.has_tree else "broker"
 
     def write(self) -> None:
@@ -105,7 +105,8 @@ class GridFolder:
         self._write(ACCESS_FILE, self._access_text())
 
     def _choose_ports(self) -> None:
-        """For all at once, so that all differ: brokers, name services, edges, and metrics."""
+        """Choose all ports at once, so that they differ: brokers, name services, edges, and
+        metrics."""
         grid = self._grid
         clouds = [cloud.cloud for cloud in grid.clouds]
         brokers = [*grid.tree.brokers, *clouds]
@@ -140,7 +141,7 @@ class GridFolder:
         return "\n".join(lines)
 
     def _broker_lines(self, name: str) -> list[str]:
-        """What the files of all brokers say."""
+        """Return the lines that the files of all brokers have."""
         lines = [
             f'host = "{self._grid.host}"',
             f"port = {self._ports[_broker_key(name)]}",
@@ -276,7 +277,7 @@ def _turned(ports: list[int]) -> list[int]:
 
 
 def _is_free(host: str, port: int) -> bool:
-    """For streams and for datagrams."""
+    """Return whether a port is free, for streams and for datagrams."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):

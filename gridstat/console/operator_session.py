@@ -102,7 +102,7 @@ class OperatorSession:
 
 
 def person() -> str:
-    """Who sits here; by number where the system has no name for it, as in a container."""
+    """Return the user's name; the number where the system has no name, as in a container."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -142,7 +142,7 @@ def ask_once(
     *,
     who: str = "",
 ) -> dict[str, Any]:
-    """For commands that ask one thing and end."""
+    """Send one command and return the reply, for commands that end then."""
 
     async def asking() -> dict[str, Any]:
         async with operator_desk(access, who) as desk:

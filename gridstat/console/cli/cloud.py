@@ -42,7 +42,7 @@ US_PER_MS = 1_000
 EVENTS_PER_S_MAX = 10**9
 BANDWIDTH_MAX = 10**12
 CHANNEL_MS_MAX = 60_000.0
-"""These three as in a cloud's file."""
+"""Longest latency of a channel. These three bounds are the same as in a cloud's file."""
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
@@ -124,7 +124,8 @@ def remove_child(broker: Above, name: Below, folder: Folder = None, who: Operato
 
 
 def added_words(channel: EventChannel) -> str:
-    """Between clouds the owner knows no routers yet, only their clouds: a channel may wait."""
+    """Return the text for an added channel. Between clouds the owner knows only the clouds of the
+    routers, so the channel may have to wait for them."""
     clouds = {router.partition("/")[0] for router in (channel.from_router, channel.to_router)}
     waits = "; it opens once both routers are there: `gridstat tree`" if len(clouds) > 1 else ""
     return f"added {channel.label}{waits}"

@@ -1,4 +1,4 @@
-"""How a command fails: one message with code and hint, never a traceback for a wrong input."""
+"""Failures of commands: one message with code and hint, never a traceback for a wrong input."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def find_experiment(known: Mapping[str, Experiment], name: str) -> Experiment:
 
 
 def options_of(settings: Sequence[str], **short: float | str | None) -> dict[str, float | str]:
-    """What was asked for, by parameter name; the experiment itself checks names and types."""
+    """Return the given options by parameter name; the experiment itself checks names and types."""
     options: dict[str, float | str] = {
         name: value for name, value in short.items() if value is not None
     }
@@ -163,7 +163,7 @@ def options_of(settings: Sequence[str], **short: float | str | None) -> dict[str
 
 
 def command_of(name: str, options: Mapping[str, float | str]) -> str:
-    """What measures the same again; where its samples went is nobody's business."""
+    """Return the command that repeats the measurement; the folder of its samples is left out."""
     words = ["gridstat", "experiment", "run", name]
     for parameter, value in options.items():
         if parameter == "full" and value == 1:
@@ -238,7 +238,8 @@ def _show(console: Console, result: Result) -> None:
 
 
 def _show_comparisons(console: Console, result: Result) -> None:
-    """Beside the sources; each reason stands once, below, since many figures share it."""
+    """Print the figures beside those of the sources; each reason is printed once, below the
+    figures."""
     reasons = list(dict.fromkeys(comparison.reason for comparison in result.comparisons))
     table = FittedTable(
         Column("figure", prose_min=16),

@@ -55,7 +55,8 @@ def explain(
 
 
 async def _asked(access: Access, variable: str, who: str) -> dict[str, Any]:
-    """What the variable's own cloud tells, and in `elsewhere` what the other clouds do."""
+    """Return the reply of the variable's own cloud, and in `elsewhere` the replies of the other
+    clouds."""
     own = access.beside(variable.partition("/")[0]).cloud
     others = [name for name, known in access.tree.items() if known.name_service and name != own]
     async with watched_brokers(access, [own, *others], who) as brokers:
@@ -97,7 +98,8 @@ def explained(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def explained_segment(segment: dict[str, Any], paths: list[dict[str, Any]]) -> Iterator[str]:
-    """Of a contract whose subscriber's cloud has told nothing."""
+    """Yield lines about a segment whose contract is unknown: the subscriber's cloud has not
+    replied."""
     yield f"  a segment of contract {segment['contract']} ({segment['stage']})"
     for number, path in enumerate(paths, start=1):
         yield f"    path {number}: {' → '.join(path['routers'])}"
@@ -151,7 +153,8 @@ def detection_text(detection_ms: int | None) -> str:
 
 
 def counted_on(routers: list[str], ledger: dict[str, Any] | None) -> Iterator[str]:
-    """What the subscriber has counted of a path; of the only one, what it counted at all."""
+    """Yield the subscriber's counts of a path; with one path only, the counts of the whole
+    contract."""
     if ledger is None:
         return
     paths = ledger.get("paths") or [{**ledger, "routers": routers, "first": ledger["delivered"]}]
@@ -187,7 +190,8 @@ def channel_text(channel: dict[str, Any]) -> str:
 
 
 def probe_text(channel: dict[str, Any]) -> str:
-    """What a channel's probes take and when it is dead; a broker of before does not tell it."""
+    """Return the rate of a channel's probes and its silence limit; an older broker does not send
+    them."""
     if "silent_ms_max" not in channel:
         return ""
     charge = channel["probe_bytes_per_s"]

@@ -119,12 +119,12 @@ def mode_numbers(text: str) -> tuple[int, ...]:
 
 
 def broker_of(access: Access, name: str, at: str) -> Access:
-    """How the broker is reached that is asked: the named one, or that of the variable's cloud."""
+    """Return access to the named broker, or else to the broker of the variable's cloud."""
     return access.at(at) if at else access.beside(name.partition("/")[0])
 
 
 def told(facts: dict[str, Any]) -> Iterator[str]:
-    """How a variable floods now, in lines for a person."""
+    """Yield lines that say where and how a variable floods now."""
     if not facts["modes"]:
         yield f"{facts['name']} does not flood"
     for term in facts["modes"]:

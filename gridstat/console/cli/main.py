@@ -99,7 +99,7 @@ def gridstat(
         ),
     ] = False,
 ) -> None:
-    """Only options that belong to no sub-command; those do the work."""
+    """Handle the options that belong to no sub-command; the sub-commands do the work."""
 
 
 if __name__ == "__main__":

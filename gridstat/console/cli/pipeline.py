@@ -262,7 +262,7 @@ def _feedback(
 
 
 def _state(place: PipelineFolder, progress: Mapping[str, Any]) -> str:
-    """What it said last, unless it has died since; and how long ago that was."""
+    """Return the last reported state, or that the process has ended since, and its age."""
     state = str(progress["state"])
     if state != ENDED and not place.is_running(JOB):
         state = "not running any more"
@@ -271,7 +271,7 @@ def _state(place: PipelineFolder, progress: Mapping[str, Any]) -> str:
 
 
 def progress_words(line: Mapping[str, Any]) -> str:
-    """How far a pipeline is, for a person."""
+    """Return the progress of a pipeline in one line."""
     if "taken" not in line:
         return "nothing taken yet"
     return (

@@ -1,4 +1,4 @@
-"""What `gridstat pipeline` does with history: audit, mine, replay."""
+"""Commands of `gridstat pipeline` that work on history: audit, mine, replay."""
 
 from __future__ import annotations
 

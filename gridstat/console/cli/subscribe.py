@@ -62,7 +62,7 @@ Examples:
 POLL_S = 0.05
 KEEP_EVENTS = 65_536
 NO_MATCH_AFTER_S = 2.0
-"""How long a pattern may be without a match before that is said."""
+"""Time without a match after which a pattern is reported as unmatched."""
 
 
 def subscribe(
@@ -162,7 +162,7 @@ class Printer:
         grid.subscribe_flooded(on_event=self._flooded.append)
 
     def print_some(self, count: int) -> None:
-        """What has come; waits a little if that is nothing."""
+        """Print the events that have come, at most so many; wait a little if there are none."""
         self.print_changes()
         before = self.printed
         while self._flooded and not (count and self.printed >= count):
@@ -198,7 +198,7 @@ class Printer:
         self._tell(facts, text)
 
     def print_changes(self) -> None:
-        """What has become of contracts and edges since the last time."""
+        """Print changes of contracts and edges since the last call."""
         while self._changes is not None and (change := self._changes.next(timeout_s=0)) is not None:
             self._tell({"is": "change", **change_facts(change)}, change_words(change))
 

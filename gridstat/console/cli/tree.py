@@ -53,7 +53,7 @@ def tree(folder: Folder = None, who: Operator = "", json: AsJson = False) -> Non
 
 
 def no_answer(errors: Mapping[str, GridStatError]) -> GridStatError:
-    """Why no broker has answered: for want of certificates, or because none runs."""
+    """Return the reason why no broker has replied: missing certificates, or no broker runs."""
     reasons = "; ".join(f"{name}: {error.args[0]}" for name, error in errors.items())
     hints = [error.hint for error in errors.values() if isinstance(error, CertificateRefused)]
     if hints:

@@ -74,7 +74,7 @@ Host = Annotated[str, AfterValidator(_literal_address)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 AddressText = Annotated[str, AfterValidator(_address)]
 LeaseTime = Annotated[float, Field(ge=0.2, le=3_600, strict=False)]
-"""How long a broker may be silent before the one that stands by takes over; in s."""
+"""Seconds without a sign of the active broker after which the stand-by takes over."""
 
 
 class ParentSection(Section):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gridstat.model.errors import ConfigurationError
 
 OBEYED: Final = frozenset({"cloud", "x", "y", "host", "router", "channel"})
-"""Of a cloud's file, what `gridstat up` obeys; the rest it writes itself for each broker."""
+"""Keys of a cloud's file that `gridstat up` obeys; it writes the others itself for each broker."""
 QUANTITIES: Final = ("voltage-magnitude", "voltage-angle", "frequency", "frequency-change")
 US_PER_MS: Final = 1_000
 

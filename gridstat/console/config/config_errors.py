@@ -1,4 +1,4 @@
-"""What is wrong with a file, in one message: the file, the key, the problem, and what to write.
+"""Configuration errors: one message with the file, the key, the problem, and what to write.
 
 Several mistakes at once are told one at a time, with the number of the others: people mend the
 first and run again.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 SECRET_KEYS = frozenset({"journal"})
-"""Whose values may have a password in them."""
+"""Keys whose values may contain a password."""
 SHOWN_MAX = 200
 KINDS = {
     "int_type": "a whole number without quotes",
@@ -103,7 +103,7 @@ def _problem_and_hint(
 
 
 def _shown(value: object) -> str:
-    """What stands in the file, as far as people want to see it again."""
+    """Return the value from the file, shortened for a message."""
     try:
         text = repr(value)
     except ValueError:  # Python prints no number of thousands of digits.

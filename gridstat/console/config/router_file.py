@@ -117,7 +117,8 @@ class RouterPlan:
     versions_max: int = DATAGRAM_VERSION_MAX
     cpu: int | None = None
     fifo_priority: int | None = None
-    """None: the usual one, where the process may have it; 0: ordinary scheduling."""
+    """Priority of the forwarding thread; None: the usual one, if the process may have it; 0:
+    ordinary scheduling."""
     locks_memory: bool = False
     metrics_port: int | None = None
     log_level: str = "info"
@@ -176,7 +177,7 @@ def _plan_of(settings: RouterSettings, path: Path) -> RouterPlan:
 
 
 def _check(settings: RouterSettings, *, file: str) -> None:
-    """What no single key can see."""
+    """Check rules that involve several keys."""
     cloud = settings.name.partition("/")[0]
     broker = settings.broker
     if broker.name not in {"", cloud}:

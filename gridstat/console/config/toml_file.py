@@ -17,7 +17,7 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Section(BaseModel):
-    """What all tables share: no unknown keys, no guessed types, no `nan`."""
+    """Base of all tables: no unknown keys, no guessed types, no `nan`."""
 
     # A traceback would repeat values too, of which one may have a password in it.
     model_config = ConfigDict(
@@ -34,7 +34,7 @@ Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def load_settings(path: Path, model: type[Settings], *, hint: str) -> Settings:
-    """What a file says; raises `ConfigurationError` naming file, key and remedy."""
+    """Return the settings in a file; raise `ConfigurationError` naming file, key and remedy."""
     return settings_from_text(read_text(path, hint=hint), model, file=str(path))
 
 

@@ -116,7 +116,7 @@ def border_channels(sections: Sequence[BorderChannelSection]) -> tuple[EventChan
 def border_complaints(
     sections: Sequence[BorderChannelSection], *, file: str
 ) -> Iterator[ConfigurationError]:
-    """What is wrong with channels between clouds, whoever owns them."""
+    """Yield the errors in channels between clouds, of any owner."""
     users: dict[tuple[str, str], int] = {}
     borders: dict[str, set[str]] = {}
     for index, section in enumerate(sections):

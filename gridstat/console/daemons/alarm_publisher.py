@@ -37,11 +37,11 @@ log = logging.getLogger(__name__)
 
 FOLDER: Final = "alarms"
 OUTCOMES: Final = ("published", "too_old", "refused", "no_room", "overflowed")
-"""What became of an alarm; one that waits has none yet."""
+"""Outcomes of an alarm; an alarm that waits has none yet."""
 
 
 class Alarm(NamedTuple):
-    """What of a row of the table of alarms goes into the grid."""
+    """Columns of the table of alarms that go into the grid."""
 
     rule: str
     variable: str
@@ -142,13 +142,13 @@ class AlarmPublisher:
         return len(newest)
 
     def counters(self) -> dict[str, int]:
-        """What became of all alarms so far, by outcome, and how many still wait."""
+        """Number of alarms by outcome, and how many still wait."""
         with self._changed:
             told = {outcome: self._counts[outcome] for outcome in OUTCOMES}
             return {**told, "waiting": len(self._waiting) + self._in_hand}
 
     def is_idle(self) -> bool:
-        """Whether none waits: all that was handed over has come to an end."""
+        """True if no alarm waits: each one that was handed over has an outcome."""
         with self._changed:
             return not self._waiting and not self._in_hand
 
@@ -220,7 +220,8 @@ class AlarmPublisher:
         return self._send(known, alarm, again_ns)
 
     def _send(self, known: _Known, alarm: Alarm, again_ns: int) -> str | int:
-        """Not now, if the paths are not up yet, no edge is reachable, or the last was just sent."""
+        """Send the alarm and return its outcome, or the time of the next try if the paths are not
+        up yet, no edge is reachable, or the last alarm was just sent."""
         if known.ready_ns > self._clock.steady_ns():
             return known.ready_ns
         is_sent = known.alert.send(alarm.value, created_ns=alarm.onset_ns, sequence=alarm.sequence)
@@ -250,7 +251,7 @@ class AlarmPublisher:
 
 
 def alert_name(rule: str, variable: str) -> str:
-    """Below the end-point's own name: `alarms/frequency-low/north/pmu-1/frequency`."""
+    """Return the alert's name below the end-point: `alarms/frequency-low/north/pmu-1/frequency`."""
     return f"{FOLDER}/{rule}/{variable.partition('/')[2] or variable}"
 
 

@@ -1,4 +1,4 @@
-"""What every broker's process stands on, whatever it manages: certificates, journal, listeners."""
+"""Parts that the process of every broker has: certificates, journal, listeners."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GroundPlan(Protocol):
-    """What the files of all brokers say."""
+    """Settings that the files of all brokers have."""
 
     @property
     def name(self) -> str: ...
@@ -55,7 +55,7 @@ class BrokerFoundation:
 async def listening(
     serving: Awaitable[tuple[str, int]], host: str, port: int, *, key: str = "port"
 ) -> tuple[str, int]:
-    """Where a driver serves; or which key of the file to change."""
+    """Return the address at which a driver serves; an error names the key of the file to change."""
     try:
         return await serving
     except OSError as error:

@@ -109,7 +109,8 @@ def _ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
 
 
 def _path_ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
-    """Of contracts with several paths, or that have moved; a ledger tells of few paths at most."""
+    """Return metrics by path, for contracts with several paths or moved ones; a ledger has few
+    paths."""
     family = CounterMetricFamily(
         f"{PREFIX}_path_ledger_events",
         "Due events of a subscription by path: whether it brought them, and first.",

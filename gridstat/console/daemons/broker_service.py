@@ -23,7 +23,7 @@ NOT_IN_CHARGE: Final = (
 
 
 class BrokerService(Candidate, Protocol):
-    """What is served from `start` to `close`."""
+    """Broker that is served from `start` to `close`."""
 
     async def start(self) -> Line:
         """Stand where the journal ends, then listen; the answer is where."""
@@ -37,7 +37,7 @@ class BrokerService(Candidate, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServiceWords:
-    """What the service manager is told, and who hears of readiness and of anything else."""
+    """Texts for the service manager, and callbacks for readiness and for other messages."""
 
     broker: str
     status: str

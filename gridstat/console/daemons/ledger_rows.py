@@ -1,4 +1,4 @@
-"""Which of the ledgers that a broker tells every few seconds are worth a row of the log.
+"""Selection of the ledgers, reported every few seconds by a broker, that become rows of the log.
 
 Counts never fall, so a later reading says all that an earlier one did, and one a minute is enough.
 What an account by the hour needs is exact all the same: the last reading of every hour and of every
@@ -24,7 +24,7 @@ INT64_MAX: Final = (1 << 63) - 1
 NS_PER_S: Final = 1_000_000_000
 HOUR_NS: Final = 3_600 * NS_PER_S
 TROUBLES: Final = ("late", "lost", "unknown", "dropped", "gap_slots_max", "gap_ended_ns")
-"""When one of these changes, the ledger is told at once."""
+"""Counts whose change writes a row at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class LedgerRows:
         self._told: dict[Key, _Reading] = {}
 
     def rows(self, account: Iterable[Facts], time_ns: int) -> list[Row]:
-        """What is to be told now, older readings first; the account must be whole."""
+        """Return the rows to write now, older readings first; the account must be whole."""
         now = {
             (each["subscription"], each["endpoint"], each["variable"]): _Reading(
                 time_ns, {counts["path"]: counts for counts in _ledgers(each)}
@@ -71,7 +71,7 @@ class LedgerRows:
         return rows
 
     def rest(self) -> list[Row]:
-        """What was read and not told yet, before a recorder ends."""
+        """Return the readings that have no row yet, before a recorder ends."""
         return [row for key, reading in self._read.items() for row in self._tell(key, reading)]
 
     def _is_due(self, key: Key, reading: _Reading) -> bool:
@@ -98,7 +98,7 @@ class LedgerRows:
 
 
 def _has_fallen(before: _Reading, now: _Reading) -> bool:
-    """Whether the counts have begun anew."""
+    """Return whether the counts have started again from zero."""
     return any(now.whole[name] < before.whole[name] for name in LEDGER_COUNTS)
 
 

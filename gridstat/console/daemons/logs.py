@@ -1,4 +1,4 @@
-"""Where a daemon's log goes: standard error, as `key=value` for people or JSON for machines."""
+"""Log of a daemon: standard error, as `key=value` for people or JSON for machines."""
 
 from __future__ import annotations
 

@@ -34,13 +34,13 @@ Line: TypeAlias = dict[str, Any]
 LOG_POLL_S: Final = 0.2
 TELL_S: Final = 1.0
 LAST_ALARMS_S_MAX: Final = 3.0
-"""So long the end waits for alarms that are on their way."""
+"""Longest time for which the end waits for alarms in flight."""
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """By which edges, and as whom, alarms go back into the grid."""
+    """Edges and identity with which alarms are published into the grid."""
 
     access: Access
     edges: tuple[str, ...]
@@ -53,13 +53,13 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
-    """What to run: on which master, in which folder, by which rules."""
+    """Master, folder and rules of a pipeline."""
 
     folder: PipelineFolder
     spark: SparkSettings
     rules: tuple[AlarmRule, ...] = ()
     feedback: Feedback | None = None
-    """None: alarms stay in their table."""
+    """Path of alarms back into the grid; None: alarms stay in their table."""
     ingest: IngestSettings = field(default_factory=IngestSettings)
     is_once: bool = False
     """All that is recorded by now, and then end."""
@@ -69,7 +69,7 @@ class PipelinePlan:
 
 @dataclass(frozen=True, slots=True)
 class Tellers:
-    """Who is told what: that it is ready, how far it is, and what happened."""
+    """Callbacks for readiness, progress and messages."""
 
     on_ready: Callable[[Line], None]
     on_progress: Callable[[Line], None]
@@ -77,7 +77,8 @@ class Tellers:
 
 
 def run_pipeline(plan: PipelinePlan, tellers: Tellers) -> Line:
-    """Until a signal, the end of its time, or of what is recorded; returns how far it came."""
+    """Run until a signal, the end of its time, or the end of the recorded data; return the
+    progress."""
     with ExitStack() as stack:
         stop = threading.Event()
         stack.enter_context(_stop_on_signals(stop))
@@ -135,7 +136,7 @@ def _ended(plan: PipelinePlan) -> Line:
 
 
 def _await_log(plan: PipelinePlan, stop: threading.Event, tell: Callable[[str], None]) -> bool:
-    """Until a recorder has begun; False if the end came first."""
+    """Wait until a recorder has begun; return False if the pipeline is stopped first."""
     manifest = plan.folder.log / EVENTS.name / MANIFEST_FILE
     deadline_s = time.monotonic() + plan.seconds if plan.seconds else None
     if not manifest.exists():

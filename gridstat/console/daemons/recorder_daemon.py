@@ -58,13 +58,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecorderPlan:
-    """What is recorded, under which contract, and where to."""
+    """Variables to record, their contract, and the folder of the log."""
 
     access: Access
     into: Path
     end_point: str
     edges: tuple[str, ...]
-    """In the words of `connect`."""
+    """Edge routers, written as for `connect`."""
     names: tuple[str, ...]
     qos: QosRequest
     settings: RecorderSettings
@@ -72,11 +72,12 @@ class RecorderPlan:
     ledger_s: float = LEDGER_S
     metrics_port: int | None = None
     seconds: float = 0.0
-    """After which it ends by itself; 0: never."""
+    """Time after which the recorder ends by itself; 0: never."""
 
 
 class RecorderTap:
-    """Between the connection and the recorder; counts what was lost before it came here."""
+    """Link between a connection and its recorder; counts the events that were lost before the
+    link."""
 
     def __init__(self, recorder: Recorder, rows: AccountRows) -> None:
         self._recorder = recorder
@@ -230,7 +231,7 @@ class RecorderDaemon:
                 self._recorder.put(kind, rows)
 
     def _look(self) -> None:
-        """On the writing thread, once a second."""
+        """Write status and ends of contracts; runs on the writing thread, once a second."""
         self._tap.tell_ends()
         if self._connection is not None:
             received = self._connection.counters()["received"]
@@ -288,5 +289,5 @@ def run_recorder(
 
 
 def _told(figures: Line) -> Line:
-    """What the last line says; `state` there is that of the process."""
+    """Return the figures of the last line; its `state` is the state of the process."""
     return {name: figures[name] for name in ("recorded", "taken", "streams", "missing")}

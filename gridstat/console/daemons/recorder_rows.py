@@ -1,4 +1,4 @@
-"""From a broker's account to rows of the log: what has changed since it was asked last."""
+"""Rows of the log from a broker's account: the changes since the last account."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AccountRows:
         self._end_point = end_point
         self._lock = threading.Lock()
         self._ended: set[int] = set()
-        """Those of which we were told, and which may still be in an account."""
+        """Contracts whose end is recorded, and which may still be in an account."""
         self._news: list[Row] = []
         self._contracts: dict[int, Row] = {}
         for row in known:
@@ -57,7 +57,7 @@ class AccountRows:
 
     @property
     def contracts(self) -> int:
-        """How many are not over."""
+        """Number of contracts that have not ended."""
         return len(self._contracts)
 
     def end(self, variable: StatusVariable, every: int, subscription: int, time_ns: int) -> None:
@@ -140,7 +140,7 @@ class _Reading:
     value: int
     time_ns: int
     is_told: bool
-    """Whether there is a row of it."""
+    """True if the reading has a row."""
 
 
 def _counter_row(key: tuple[str, str, str], value: int, time_ns: int) -> Row:

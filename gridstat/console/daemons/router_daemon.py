@@ -108,7 +108,8 @@ class RouterDaemon:
         return ready
 
     def _start_forwarding(self) -> None:
-        """As the file wishes; without a wish in real time, if the process has the right."""
+        """Start the thread with the file's priority; without one in real time, if the process
+        may."""
         plan = self._plan
         granted = scheduling_granted(plan.fifo_priority, ROUTER_PRIORITY)
         complaint = self._router.start(cpu=plan.cpu, fifo_priority=granted.fifo_priority)
@@ -164,7 +165,8 @@ class RouterDaemon:
         return f"reloaded: {', '.join(taken)}{needs}"
 
     async def drain(self) -> None:
-        """Nothing new comes in, what is queued goes out within a bound, everybody is told."""
+        """Stop receiving, send queued events within a time limit, and notify broker and
+        end-points."""
         self._is_draining = True
         self._driver.inject(Drain())
         self._last_sources = self._core.source_states()
@@ -285,7 +287,7 @@ FIXED_KEYS: Final = (
     "locks_memory",
     "metrics_port",
 )
-"""What a running router cannot change."""
+"""Keys that a running router cannot change."""
 
 
 async def serve_router(

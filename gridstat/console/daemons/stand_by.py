@@ -1,4 +1,4 @@
-"""How a broker comes to be in charge: at once, or after it has stood by for another.
+"""Start of a broker: at once, or as a stand-by that waits until the active broker's lease is free.
 
 Whoever shares a journal in a database waits until its lease is free, and follows the journal
 meanwhile, so that little is left to be read when its turn comes.
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JournalPlan:
-    """Where a broker's file wants the journal: a file, or a database that others share."""
+    """Journal of a broker as its file names it: a file, or a database that others share."""
 
     broker: str
     place: Path | str
@@ -44,7 +44,8 @@ class JournalPlan:
 
 
 def journal_plan(file: Path, text: str, *, broker: str, lease_s: float) -> JournalPlan:
-    """What the settings of this file say; a URL that is almost one of ours names no file.
+    """Return the journal's plan from the settings; a URL with a mistake is refused, not taken for a
+    file.
 
     As a file it would be a journal of each process's own, and all of them would be in charge.
     """
@@ -62,7 +63,7 @@ def journal_plan(file: Path, text: str, *, broker: str, lease_s: float) -> Journ
 
 
 def open_journal(plan: JournalPlan, *, may_be_older: bool = False) -> Journal:
-    """It can be read from now on, and be written once it is claimed.
+    """Open the journal for reading; writing is possible once its lease is claimed.
 
     It may be older than the one that was last written there only where the terms are raised.
     """
@@ -105,7 +106,7 @@ Answer = TypeVar("Answer")
 
 
 class _Telling:
-    """Why a broker waits, told once; each absence of its database goes to the log."""
+    """Reports why a broker waits, once; each absence of its database goes to the log."""
 
     def __init__(self, waits: Callable[[str], None]) -> None:
         self._waits = waits
@@ -200,7 +201,8 @@ async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telli
 
 
 async def _made(make: Callable[[], CandidateT], stopping: asyncio.Event) -> CandidateT | None:
-    """None if the process is to end, however long the database may take to be opened.
+    """Return the candidate; None if the process is stopped first, even while the database is
+    opened.
 
     From a thread of its own: for those of the event loop a process waits before it ends.
     """
@@ -214,7 +216,8 @@ async def _made(make: Callable[[], CandidateT], stopping: asyncio.Event) -> Cand
 
 
 def _make(make: Callable[[], CandidateT], made: Future[CandidateT]) -> None:
-    """What nobody waits for any more is left at once; nothing but its journal is open yet."""
+    """Make the candidate; if the caller has stopped waiting, close its journal, the only open
+    part."""
     try:
         candidate = make()
     except BaseException as error:
@@ -230,7 +233,8 @@ def _make(make: Callable[[], CandidateT], made: Future[CandidateT]) -> None:
 async def _answer(
     question: Callable[[], Answer], journal: Journal, stopping: asyncio.Event
 ) -> Answer:
-    """From a thread; `LinkDown` if the process is to end, however long the database may take."""
+    """Return the answer to a question that runs in a thread; if the process is stopped, interrupt
+    it, which raises `LinkDown`."""
     asking = asyncio.create_task(asyncio.to_thread(question))
     ending = asyncio.create_task(stopping.wait())
     await asyncio.wait((asking, ending), return_when=asyncio.FIRST_COMPLETED)

@@ -54,7 +54,8 @@ def host_facts() -> HostFacts:
 
 
 def buffer_bytes() -> tuple[int, int]:
-    """What a socket of ours gets: by force, as the core asks, else within the limit."""
+    """Return the buffer sizes that a socket gets: by force, as the core requests, and within the
+    limit."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trial:
         return (
             _granted(
@@ -103,7 +104,7 @@ def offload_problems() -> tuple[str, str]:
 
 
 def locked_bytes_max() -> int | None:
-    """How much memory may be locked; None without a limit, which root has."""
+    """Return how much memory may be locked; None if there is no limit, as for root."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if soft == resource.RLIM_INFINITY or os.geteuid() == 0 else soft
 

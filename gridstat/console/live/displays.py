@@ -58,7 +58,7 @@ def _near(path: Path) -> Path:
 
 
 class Display(Protocol):
-    """Where a person or a program looks."""
+    """Display for a person or a program."""
 
     interval_s: float
 
@@ -178,7 +178,7 @@ class TextDisplay:
         self._print(account.as_text())
 
     def close(self) -> None:
-        """Nothing was changed that would have to be put back."""
+        """Do nothing: this display has changed no setting of the terminal."""
 
     def _print(self, text: str) -> None:
         lines = "\n".join(shown_text(line) for line in text.split("\n"))
@@ -217,7 +217,7 @@ class JsonDisplay:
         self._print(account.as_json())
 
     def close(self) -> None:
-        """Nothing was changed that would have to be put back."""
+        """Do nothing: this display has changed no setting of the terminal."""
 
     def _print(self, line: Mapping[str, Any]) -> None:
         self._console.out(json.dumps(line), highlight=False)

@@ -1,4 +1,4 @@
-"""What `gridstat up` and `gridstat tree` see of a grid: a survey of each broker, side by side."""
+"""View of a grid for `gridstat up` and `gridstat tree`: one survey of each broker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GridView:
 
     @property
     def clouds(self) -> list[Facts]:
-        """Of the leaf brokers, the first cloud first."""
+        """Surveys of the leaf brokers, the first cloud first."""
         return [facts for facts in self.surveys.values() if "cloud" in facts]
 
     @property
@@ -75,7 +75,7 @@ class WatchedBrokers:
 
 
 def reason_of(error: GridStatError) -> str:
-    """Why a broker did not answer, in one line; of a certificate also what to do about it."""
+    """Return in one line why a broker did not reply; for a certificate also the remedy."""
     told = str(error.args[0])
     return f"{told} ({error.hint})" if isinstance(error, CertificateRefused) else told
 
@@ -84,7 +84,8 @@ def reason_of(error: GridStatError) -> str:
 async def watched_brokers(
     access: Access, names: Iterable[str] = (), who: str = ""
 ) -> AsyncIterator[WatchedBrokers]:
-    """Those of these names, else all: the folder's own cloud, then the tree from its root down.
+    """Open sessions with the named brokers, else with all: the folder's own cloud, then the tree
+    from its root down.
 
     The sessions are closed with the block.
     """

@@ -1,4 +1,4 @@
-"""What the pipeline has made of the grid so far, as tables and as one line for a display."""
+"""View of the pipeline's results, as tables and as one line for a display."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PipelineView:
 
 
 def look(folder: Path) -> PipelineView:
-    """What there is now in a pipeline's folder; reads files, and may take some milliseconds."""
+    """Read the present state of a pipeline's folder from files; takes some milliseconds."""
     # Only where a pipeline runs: whoever runs a grid without one need not install it.
     from gridstat.pipeline.table_summary import newest_alarms, newest_rollups
 
@@ -50,7 +50,7 @@ def pipeline_tables(view: PipelineView) -> dict[str, FittedTable]:
 
 
 def pipeline_line(view: PipelineView) -> str:
-    """How far the pipeline is, in one line."""
+    """Return the progress of the pipeline in one line."""
     if not view.progress:
         return "pipeline: Spark is starting"
     progress = view.progress

@@ -1,4 +1,4 @@
-"""What is wrong in a survey, in lines for a person, the worst first."""
+"""Problems in a survey, as lines for a person, the worst first."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ GRANTED = "granted"
 
 
 def sight_problems(sight: GridView) -> list[str]:
-    """Of a whole grid: brokers that do not answer, the tree, then each cloud's own."""
+    """Return the problems of a whole grid: silent brokers, the tree, then those of each cloud."""
     away = [f"broker {name} is AWAY: {reason}" for name, reason in sight.away.items()]
     tree = [line for facts in sight.surveys.values() for line in _tree_problems(facts)]
     return [*away, *tree, *sorted_problems(*sight.clouds)]
 
 
 def sorted_problems(*surveys: Mapping[str, Any]) -> list[str]:
-    """Of some clouds: what stands still, then broken contracts, then what was lost on the way."""
+    """Return the problems of some clouds: stopped parts, then broken contracts, then lost
+    events."""
     found = [problem for survey in surveys for problem in _cloud_problems(survey)]
     return [words for _, words in sorted(found, key=lambda problem: problem[0])]
 
 
 def _tree_problems(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Of a broker above clouds; the survey of a cloud has none of these."""
+    """Yield the problems of a broker above clouds; the survey of a cloud has none of these."""
     if "cloud" in facts:
         return
     for child in facts["children"]:

@@ -30,7 +30,7 @@ LOG: Final = "log"
 PIPELINE: Final = "pipeline"
 RECORDER: Final = "recorder"
 PIPELINE_DRAIN_S: Final = 60.0
-"""For the last records, and for the windows that they close."""
+"""Time for the last records, and for the windows that they close."""
 PMUS: Final = "PMUs"
 SUBSCRIBERS: Final = "subscribers"
 SESSION_S_MAX: Final = 1.0
@@ -42,7 +42,7 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What to run, where, and for how long (None: until a signal)."""
+    """Grid to run, its folder, and the duration (None: until a signal)."""
 
     grid: Grid
     text: str
@@ -52,7 +52,7 @@ class Run:
 
     @property
     def pipeline_folder(self) -> Path | None:
-        """Where the pipeline keeps its log and tables, if there is one."""
+        """Folder of the pipeline's log and tables; None without a pipeline."""
         has_one = self.has_pipeline and self.grid.pipeline is not None
         return self.folder / PIPELINE if has_one else None
 

@@ -24,7 +24,7 @@ BRANCH, LAST, DOWN, BLANK = "├─ ", "└─ ", "│  ", "   "
 
 
 def tree_lines(sight: GridView, parents: Mapping[str, str] | None = None) -> Iterator[str]:
-    """From the root down; brokers that did not answer are drawn where they should be.
+    """Yield the lines of the tree from the root down; silent brokers are drawn at their positions.
 
     `parents` is what the folder says of the tree; what a parent tells of its children counts too.
     """
@@ -36,7 +36,7 @@ def tree_lines(sight: GridView, parents: Mapping[str, str] | None = None) -> Ite
 
 
 def _told_parents(sight: GridView) -> dict[str, str]:
-    """By the brokers that have answered."""
+    """Return the parents of brokers, as far as brokers that replied name their children."""
     return {
         child["name"]: facts["broker"]
         for facts in sight.surveys.values()
@@ -91,7 +91,8 @@ def broker_words(name: str, sight: GridView, parent: str) -> str:
 
 
 def join_words(name: str, parent: Mapping[str, Any] | None, own_term: int | None) -> str:
-    """What the parent says of the child, and whether it lags; nothing where it did not answer."""
+    """Return the parent's state of the child, and whether it lags; empty if the parent did not
+    reply."""
     for child in parent["children"] if parent is not None and "children" in parent else ():
         if child["name"] == name:
             is_behind = own_term is not None and child["term"] != own_term
@@ -137,7 +138,7 @@ def tree_facts(sight: GridView, parents: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _told(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What concerns the tree; a cloud's own routers and contracts are `gridstat top`'s."""
+    """Return the facts about the tree; `gridstat top` shows a cloud's own routers and contracts."""
     is_leaf = "cloud" in facts
     keys = ("term", "depth", "totals") if is_leaf else TOLD_OF_TREES
     return {"kind": "leaf" if is_leaf else "qos", **{key: facts[key] for key in keys}}

@@ -1,4 +1,4 @@
-"""What the screens of `gridstat top` and `gridstat up` show: a cloud, or a grid, as a view."""
+"""Views of a cloud or a grid, as the screens of `gridstat top` and `gridstat up` show them."""
 
 from __future__ import annotations
 

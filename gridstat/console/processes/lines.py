@@ -1,4 +1,4 @@
-"""What `gridstat up` and its two simulation processes say to each other: one JSON object a line.
+"""Protocol between `gridstat up` and its two simulation processes: one JSON object a line.
 
 Down:  {"do": "report"} {"do": "pause"}
 Up:    {"is": "ready"} {"is": "report", …} {"is": "paused", …} {"is": "failed", "message": …}

@@ -37,7 +37,7 @@ class SimulationProcess(Protocol):
         """Obey a command; what is returned is said back."""
 
     def wait_s(self) -> float | None:
-        """How long there is nothing to do by the clock; None means until a line comes."""
+        """Return the time until something is due by the clock; None: wait for a line."""
 
     def work(self) -> None:
         """Do what is due."""
@@ -77,7 +77,7 @@ def say(line: Line) -> None:
 
 
 def _serve(part: SimulationProcess) -> None:
-    """Until standard input ends or a signal asks to stop."""
+    """Serve until standard input ends or a signal asks to stop."""
     stopped_reader, stopped_writer = os.pipe()
     os.set_blocking(stopped_writer, False)
     signal.set_wakeup_fd(stopped_writer)

@@ -26,7 +26,7 @@ DRAIN_S: Final = 0.25
 
 
 class Tally:
-    """What one subscription got, slot by slot."""
+    """Counts of one subscription's events, slot by slot."""
 
     def __init__(self, subscriber: str, subscription: Subscription) -> None:
         self._subscriber = subscriber

@@ -39,7 +39,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the asked processes said; one that did not answer in time is missing."""
+    """Reports of the processes; a process that did not reply in time is missing."""
 
     time_s: float
     reports: Mapping[str, Line]
@@ -112,7 +112,7 @@ class Supervisor:
             self.kill()
 
     def kill(self) -> None:
-        """For a person who will not wait for draining; nothing is started again."""
+        """Kill all processes without draining; none is started again."""
         self._is_ending = True
         for child in self._children.values():
             child.kill()
@@ -178,7 +178,7 @@ class Supervisor:
                     answer.set_result(line)
 
     def _give_up_on(self, job: Job, reason: GridStatError) -> None:
-        """On the whole grid, or on one process that it can do without."""
+        """Give up the whole grid, or a single process without which the grid can run."""
         if job.is_needed:
             self._give_up(reason)
         else:

@@ -69,7 +69,7 @@ def _recording(names: list[str], rows: Array, path: Path, nominal_hz: float) -> 
 
 
 def _turns_per_s(times_s: Array, angles: Array) -> Array:
-    """As a PMU takes it: by how much the angle has turned within the last moment."""
+    """Return the frequency as a PMU computes it: the change of the angle over the last moment."""
     columns = [
         (column - np.interp(times_s - CHANGE_S, times_s, column)) / (2 * np.pi * CHANGE_S)
         for column in angles.T

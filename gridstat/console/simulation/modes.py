@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gridstat.console.simulation.swing import Array, Case, Motion
 
 REST_S = 15
-"""At the end of a motion, over which its mean is taken for its place of rest."""
+"""Seconds at the end of a motion whose mean is taken as the position of rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,6 @@ def true_modes(case: Case, motion: Motion) -> list[TrueMode]:
 
 
 def _stiffness(inner: NDArray[np.complex128], currents: NDArray[np.complex128]) -> Array:
-    """How the power of each plant changes with the angle of each."""
+    """Return the change of each plant's power with each plant's angle."""
     pulls: Array = np.imag(inner[:, None] * np.conj(currents * inner[None, :]))
     return pulls - np.diag(np.imag(inner * np.conj(currents @ inner)))

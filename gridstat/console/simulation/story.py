@@ -1,4 +1,4 @@
-"""What the PMUs of `gridstat up` measure: a disturbance a minute, again and again.
+"""Repeating measurements of the PMUs of `gridstat up`: one disturbance in each minute.
 
 A fault that is cleared, a tie line that is lost and badly damped until it is closed again, a
 generator that trips and whose power others take over: one in each minute, loads that wander all
@@ -36,10 +36,11 @@ CHAPTER_S: Final = 60
 CHAPTERS: Final = ("fault", "line-trip", "generator-trip")
 PERIOD_S: Final = CHAPTER_S * len(CHAPTERS)
 BEGIN_S: Final = 10
-"""From the beginning of a chapter to its disturbance."""
+"""Seconds from the beginning of a minute's disturbance cycle to the disturbance."""
 CLOSED_S: Final = 40
 FADE_S: Final = 10
-"""At the end of a chapter everything comes to rest, from which the next one starts."""
+"""Seconds at the end of a cycle in which everything comes to rest, from which the next one
+starts."""
 TAKEN_OVER_S: Final = 25
 FAULT_CYCLES: Final = 6
 FAULT_REACTANCE: Final = 0.08
@@ -82,7 +83,7 @@ class Story:
 
 
 def chapter_at(time_s: float) -> tuple[str, float]:
-    """Which disturbance belongs to a time, and how many seconds ago it was, or will be."""
+    """Return the disturbance of a time, and how many seconds ago it was, or will be."""
     chapter, within_s = divmod(time_s % PERIOD_S, CHAPTER_S)
     return CHAPTERS[int(chapter)], within_s - BEGIN_S
 
@@ -130,7 +131,7 @@ def _faded(column: Array) -> Array:
 
 
 def _weights(count: int) -> Array:
-    """From 0 to 1 over the end of a chapter, smoothly."""
+    """Return weights that rise smoothly from 0 to 1 over the end of a cycle."""
     left = np.arange(count, 0, -1) / (FADE_S * STEPS_PER_S)
     weights: Array = 0.5 + 0.5 * np.cos(np.pi * np.clip(left, 0.0, 1.0))
     return weights
