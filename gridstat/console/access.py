@@ -32,20 +32,20 @@ HINT: Final = (
 )
 
 
-class PlaceSection(Section):
+class AddressSection(Section):
     """Address at which a part listens."""
 
     host: Host
     port: Port
 
 
-class EdgeSection(PlaceSection):
+class EdgeSection(AddressSection):
     """One `[[edge]]`: an edge router that end-points may attach to."""
 
     name: str
 
 
-class BrokerSection(PlaceSection):
+class BrokerSection(AddressSection):
     """One `[[tree]]`: a broker of the tree; only a leaf broker has a name service."""
 
     name: Name
@@ -53,7 +53,7 @@ class BrokerSection(PlaceSection):
     name_service_port: Port | None = None
 
 
-class StandBySection(PlaceSection):
+class StandBySection(AddressSection):
     """One `[[stand_by]]`: where another process of a broker listens when it is in charge."""
 
     name: Name
@@ -64,8 +64,8 @@ class AccessSettings(Section):
 
     cloud: Name
     certificates: str = "certificates"
-    broker: PlaceSection
-    name_service: PlaceSection
+    broker: AddressSection
+    name_service: AddressSection
     edge: list[EdgeSection] = Field(default=[], max_length=10_000)
     tree: list[BrokerSection] = Field(default=[], max_length=10_000)
     stand_by: list[StandBySection] = Field(default=[], max_length=10_000)

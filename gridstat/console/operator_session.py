@@ -120,17 +120,17 @@ def operator_name(broker: str, who: str = "") -> str:
 
 
 @asynccontextmanager
-async def operator_desk(access: Access, who: str = "") -> AsyncIterator[OperatorSession]:
+async def open_operator_session(access: Access, who: str = "") -> AsyncIterator[OperatorSession]:
     """A session as this person, or as `who`; it is closed with the block."""
     name = operator_name(access.cloud, who)
     credentials = Credentials(access.files_of(Role.OPERATOR, name))
     broker = Identity(Role.BROKER, access.cloud)
-    desk = OperatorSession(broker)
-    driver: Driver[OperatorCommand | TreeCommand] = Driver(desk, credentials)
-    desk.driver = driver
-    driver.connect_to(broker, access.brokers, on_failure=desk.failed)
+    session = OperatorSession(broker)
+    driver: Driver[OperatorCommand | TreeCommand] = Driver(session, credentials)
+    session.driver = driver
+    driver.connect_to(broker, access.brokers, on_failure=session.failed)
     try:
-        yield desk
+        yield session
     finally:
         await driver.close()
 
@@ -145,7 +145,7 @@ def ask_once(
     """Send one command and return the reply, for commands that end then."""
 
     async def asking() -> dict[str, Any]:
-        async with operator_desk(access, who) as desk:
-            return await desk.ask(command, within_s)
+        async with open_operator_session(access, who) as session:
+            return await session.ask(command, within_s)
 
     return asyncio.run(asking())

@@ -53,11 +53,11 @@ def java_home(environment: Mapping[str, str], cache: Path) -> Path:
 
 def java_version(home: Path) -> int:
     """The major version, or 0 where nothing runs."""
-    found = _VERSION.search(java_words(home))
+    found = _VERSION.search(java_version_text(home))
     return int(found[1]) if found else 0
 
 
-def java_words(home: Path) -> str:
+def java_version_text(home: Path) -> str:
     """Return the version text of this Java; empty if it does not run."""
     try:
         told = subprocess.run(

@@ -49,7 +49,7 @@ def make_views(
     return names
 
 
-def ask(
+def run_statement(
     spark: SparkSession,
     folder: PipelineFolder,
     statement: str,

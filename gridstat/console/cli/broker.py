@@ -98,7 +98,7 @@ def broker(
     console, errors = Console(), Console(stderr=True)
 
     def on_ready(line: Line) -> None:
-        print_plainly(console, json_text.dumps(line) if json else _in_words(line))
+        print_plainly(console, json_text.dumps(line) if json else _line_text(line))
 
     def tell(text: str) -> None:
         print_plainly(errors, text)
@@ -125,7 +125,7 @@ def plan_of(file: Path) -> BrokerPlan | TreePlan:
     return load_broker(file)
 
 
-def _in_words(line: Line) -> str:
+def _line_text(line: Line) -> str:
     if line["state"] == STANDING_BY:
         return f"another process is in charge as broker {line['broker']}; this one stands by"
     if line["state"] == WAITING:

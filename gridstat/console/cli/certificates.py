@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gridstat.console.cli.command_errors import print_plainly, telling
+from gridstat.console.cli.command_errors import print_plainly, reporting_errors
 from gridstat.console.fitted_table import Column, FittedTable, print_table
 from gridstat.console.terminals import TERMINALS, TERMINALS_MAX, terminal_names
 from gridstat.net.command.certificate_authority import AUTHORITY_DAYS, CERTIFICATE_DAYS
@@ -48,7 +48,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
 
 
 @app.command("init", help="Make an authority: ca.pem for everybody, ca.key for you alone.")
-@telling
+@reporting_errors
 def init(
     folder: Folder = DEFAULT_FOLDER,
     days: Days = AUTHORITY_DAYS,
@@ -65,7 +65,7 @@ def init(
 
 
 @app.command("issue", help="Make a key and a certificate for one party.")
-@telling
+@reporting_errors
 def issue(
     party: Party,
     folder: Folder = DEFAULT_FOLDER,
@@ -89,7 +89,7 @@ def issue(
     "CLOUD/terminal-1 to -8, as which commands attach that are not told --as whom. Those that are "
     "there stay. A second host gets others: --first 9.",
 )
-@telling
+@reporting_errors
 def terminals(
     cloud: Annotated[str, typer.Argument(help="The cloud's name, as c1.")],
     folder: Folder = DEFAULT_FOLDER,
@@ -108,7 +108,7 @@ def terminals(
 
 
 @app.command("renew", help="Date a party's certificate anew; its key and hosts stay.")
-@telling
+@reporting_errors
 def renew(
     party: Party,
     folder: Folder = DEFAULT_FOLDER,
@@ -120,7 +120,7 @@ def renew(
 
 
 @app.command("show", help="List the certificates of a folder: role, name, dates.")
-@telling
+@reporting_errors
 def show(folder: Folder = DEFAULT_FOLDER, json: AsJson = False) -> None:
     certificates = CertificateFolder(folder)
     found, console = certificates.summaries(), Console()

@@ -31,7 +31,7 @@ def change_facts(change: Change) -> dict[str, Any]:
     return facts
 
 
-def change_words(change: Change) -> str:
+def change_text(change: Change) -> str:
     """`1718.250000 lowered subscription c1/a/v: path 2 is down` and the code, if there is one."""
     code = f" (code {change.code})" if change.code else ""
     # What others have written stays on its line.

@@ -18,7 +18,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import gridstat
-from gridstat.console.cli.command_errors import EXIT_FAILURE, print_plainly, tell_failure, telling
+from gridstat.console.cli.command_errors import (
+    EXIT_FAILURE,
+    print_failure,
+    print_plainly,
+    reporting_errors,
+)
 from gridstat.console.cli.options import COUNT_MAX, SECONDS_MAX
 from gridstat.console.fitted_table import Column, FittedTable, print_table
 from gridstat.model.errors import Misuse, UnknownName
@@ -65,7 +70,7 @@ app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list", help="List the experiments and their parameters.")
-@telling
+@reporting_errors
 def list_experiments(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
@@ -81,7 +86,7 @@ def list_experiments(
 
 
 @app.command("run", help=RUN_HELP)
-@telling
+@reporting_errors
 def run_experiment(
     name: Annotated[str, typer.Argument(help="Which one; see `gridstat experiment list`.")],
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
@@ -223,7 +228,7 @@ def _measured(experiment: Experiment, options: Mapping[str, float | str]) -> Res
             if not hasattr(error, "hint"):
                 raise
             bar.stop()
-            tell_failure(error)
+            print_failure(error)
             raise typer.Exit(EXIT_FAILURE) from error
 
 

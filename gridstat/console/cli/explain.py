@@ -13,7 +13,7 @@ from gridstat.console.access import load_access
 from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.figures import milliseconds
 from gridstat.console.cli.options import AsJson, Folder, Operator
-from gridstat.console.live.grid_view import reason_of, watched_brokers
+from gridstat.console.live.grid_survey import reason_of, watched_brokers
 from gridstat.model.errors import NoSuchVariable
 from gridstat.net.command.messages import Explain
 
@@ -105,7 +105,7 @@ def explained_segment(segment: dict[str, Any], paths: list[dict[str, Any]]) -> I
         yield f"    path {number}: {' → '.join(path['routers'])}"
 
 
-def piece_words(piece: dict[str, Any]) -> str:
+def piece_text(piece: dict[str, Any]) -> str:
     """A part of a path between clouds: routers of one cloud, or a channel between two."""
     is_between = any(number >= BETWEEN_CLOUDS for number in piece["channel_ids"])
     what = f"channel of {piece['owner']}" if is_between else f"segment of {piece['owner']}"
@@ -132,7 +132,7 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
         yield f"    path {number}: {way}, predicted {milliseconds(path['latency_us'])}"
         yield from counted_on(path["routers"], ledger)
         for piece in path.get("pieces", ()):
-            yield f"      {piece_words(piece)}"
+            yield f"      {piece_text(piece)}"
         for part in path.get("parts", ()):
             yield f"      {part['what']}: {milliseconds(part['latency_us'])}"
     yield from left_paths(ledger)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 from typer.core import TyperGroup
 
-from gridstat.console.cli.command_errors import telling
+from gridstat.console.cli.command_errors import reporting_errors
 
 # Releases of typer differ in whose `Context` and `Command` these are.
 Context: TypeAlias = Any
@@ -67,7 +67,9 @@ def load_command(name: str) -> Command:
         return group.commands[name]
     # A code of the thesis is negative, and no option.
     context = {**CONTEXT, "ignore_unknown_options": name == "error"}
-    lone.command(name, help=module.HELP, context_settings=context)(telling(getattr(module, name)))
+    lone.command(name, help=module.HELP, context_settings=context)(
+        reporting_errors(getattr(module, name))
+    )
     return typer.main.get_command(lone)
 
 

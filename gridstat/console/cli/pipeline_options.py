@@ -60,7 +60,7 @@ def need_spark() -> None:
         )
 
 
-def place_of(folder: Path | None, into: Path | None, log: Path | None) -> PipelineFolder:
+def folder_of(folder: Path | None, into: Path | None, log: Path | None) -> PipelineFolder:
     # Needs what `need_spark` asks for.
     from gridstat.pipeline.pipeline_folder import PipelineFolder
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from gridstat.console.access import load_access
-from gridstat.console.cli.attaching import places_of
+from gridstat.console.cli.attaching import edge_addresses
 from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.options import (
     LATENCY_MS_MAX,
@@ -147,7 +147,7 @@ def recorder(
         access=access,
         into=into,
         end_point=end_point or f"{access.cloud}/recorder",
-        edges=places_of(access, edge),
+        edges=edge_addresses(access, edge),
         names=tuple(names or [f"{access.cloud}/**"]),
         qos=_quality(
             cast("QosOptions", wishes | ({"preset": preset} if preset else {})), rate, every

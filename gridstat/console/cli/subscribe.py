@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
-from gridstat.console.cli.change_lines import change_facts, change_words
+from gridstat.console.cli.change_lines import change_facts, change_text
 from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.figures import milliseconds
 from gridstat.console.cli.options import (
@@ -200,7 +200,7 @@ class Printer:
     def print_changes(self) -> None:
         """Print changes of contracts and edges since the last call."""
         while self._changes is not None and (change := self._changes.next(timeout_s=0)) is not None:
-            self._tell({"is": "change", **change_facts(change)}, change_words(change))
+            self._tell({"is": "change", **change_facts(change)}, change_text(change))
 
     def print_ledgers(self) -> None:
         self._tell_unmatched("no variable has matched {}")

@@ -188,7 +188,7 @@ def load_cloud(path: Path) -> tuple[CloudSettings, Topology]:
 def topology_of(settings: CloudSettings, *, file: str) -> Topology:
     for problem in _complaints(settings, file=file):
         raise problem
-    ways = [way for section in settings.channel for way in _ways(section)]
+    ways = [way for section in settings.channel for way in _directions(section)]
     return Topology(
         cloud=settings.cloud,
         routers=tuple(
@@ -217,7 +217,7 @@ def topology_of(settings: CloudSettings, *, file: str) -> Topology:
     )
 
 
-def _ways(section: ChannelSection) -> Iterator[tuple[str, str, ChannelSection]]:
+def _directions(section: ChannelSection) -> Iterator[tuple[str, str, ChannelSection]]:
     yield section.from_router, section.to_router, section
     if section.both_ways:
         yield section.to_router, section.from_router, section
@@ -276,7 +276,7 @@ def _channel_complaints(
                 f'"{channel.to_router}" is where the channel begins',
                 hint="a channel joins two routers",
             )
-        for from_router, to_router, _ in _ways(channel):
+        for from_router, to_router, _ in _directions(channel):
             before = users.setdefault((from_router, to_router), index)
             if before != index:
                 yield complaint(

@@ -82,7 +82,7 @@ def _problem_and_hint(
         case "missing" if len(path) == 1:
             told = ("missing", _missing_hint(str(path[0]), model))
         case "missing":
-            told = ("missing", f"this key is needed in {_table_words(path)}")
+            told = ("missing", f"this key is needed in {_table_text(path)}")
         case "value_error":
             problem, _, hint = detail["msg"].removeprefix("Value error, ").partition("|")
             told = (f"{shown}: {problem}", hint)
@@ -136,7 +136,7 @@ def _missing_hint(key: str, model: type[BaseModel]) -> str:
     return f"write {key} = … at the top of the file"
 
 
-def _table_words(path: Sequence[str | int]) -> str:
+def _table_text(path: Sequence[str | int]) -> str:
     """The table around a key as a file writes it: `[parent]`, `every [[cloud.router]]`."""
     name = ".".join(part for part in path[:-1] if isinstance(part, str))
     return f"every [[{name}]]" if isinstance(path[-2], int) else f"[{name}]"

@@ -97,7 +97,7 @@ def load_tree(path: Path) -> tuple[TreeSettings, tuple[EventChannel, ...]]:
 
 def border_channels(sections: Sequence[BorderChannelSection]) -> tuple[EventChannel, ...]:
     """One-way channels in file order, numbered from 1; their owner adds its depth to both."""
-    ways = [way for section in sections for way in _ways(section)]
+    ways = [way for section in sections for way in _directions(section)]
     return tuple(
         EventChannel(
             channel_id=ChannelId(number),
@@ -138,7 +138,7 @@ def border_complaints(
                 f"both ends are in cloud {cloud}",
                 hint="a channel inside a cloud stands in that cloud's own file",
             )
-        for from_router, to_router, _ in _ways(section):
+        for from_router, to_router, _ in _directions(section):
             before = users.setdefault((from_router, to_router), index)
             if before != index:
                 yield complaint(
@@ -153,7 +153,7 @@ def cloud_of(router: str) -> str:
     return router.partition("/")[0]
 
 
-def _ways(section: BorderChannelSection) -> Iterator[tuple[str, str, BorderChannelSection]]:
+def _directions(section: BorderChannelSection) -> Iterator[tuple[str, str, BorderChannelSection]]:
     yield section.from_router, section.to_router, section
     if section.both_ways:
         yield section.to_router, section.from_router, section

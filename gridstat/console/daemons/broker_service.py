@@ -36,7 +36,7 @@ class BrokerService(Candidate, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceWords:
+class ServiceCallbacks:
     """Texts for the service manager, and callbacks for readiness and for other messages."""
 
     broker: str
@@ -45,21 +45,23 @@ class ServiceWords:
     tell: Callable[[str], None]
 
 
-async def serve_until_stopped(make: Callable[[], BrokerService], words: ServiceWords) -> None:
+async def serve_until_stopped(
+    make: Callable[[], BrokerService], callbacks: ServiceCallbacks
+) -> None:
     """Manage until a signal asks to end; what was acknowledged is in the journal by then."""
     service: BrokerService | None = None
 
     def reload() -> None:
         try:
-            words.tell(service.reload() if service else NOT_IN_CHARGE)
+            callbacks.tell(service.reload() if service else NOT_IN_CHARGE)
         except GridStatError as error:
-            words.tell(f"not reloaded, going on as before: {error}")
+            callbacks.tell(f"not reloaded, going on as before: {error}")
 
     def waits(reason: str) -> None:
         state = WAITING if reason else STANDING_BY
-        line: Line = {"state": state, "broker": words.broker}
-        words.on_ready(line | {"reason": reason} if reason else line)
-        notify("READY=1", f"STATUS={state}: broker {words.broker}")
+        line: Line = {"state": state, "broker": callbacks.broker}
+        callbacks.on_ready(line | {"reason": reason} if reason else line)
+        notify("READY=1", f"STATUS={state}: broker {callbacks.broker}")
 
     with daemon_signals(on_reload=reload) as stopping:
         service = await in_charge(make, stopping, waits=waits)
@@ -68,8 +70,8 @@ async def serve_until_stopped(make: Callable[[], BrokerService], words: ServiceW
         try:
             ready = await service.start()
             collect_rarely()
-            words.on_ready(ready)
-            notify("READY=1", f"STATUS={words.status}")
+            callbacks.on_ready(ready)
+            notify("READY=1", f"STATUS={callbacks.status}")
             await stopping.wait()
             notify("STOPPING=1")
         finally:

@@ -68,7 +68,7 @@ class PipelinePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Tellers:
+class PipelineCallbacks:
     """Callbacks for readiness, progress and messages."""
 
     on_ready: Callable[[Line], None]
@@ -76,25 +76,25 @@ class Tellers:
     tell: Callable[[str], None]
 
 
-def run_pipeline(plan: PipelinePlan, tellers: Tellers) -> Line:
+def run_pipeline(plan: PipelinePlan, callbacks: PipelineCallbacks) -> Line:
     """Run until a signal, the end of its time, or the end of the recorded data; return the
     progress."""
     with ExitStack() as stack:
         stop = threading.Event()
         stack.enter_context(_stop_on_signals(stop))
-        if not _await_log(plan, stop, tellers.tell):
+        if not _await_log(plan, stop, callbacks.tell):
             return _ended(plan)
         spark = spark_session(plan.spark)
         stack.callback(spark.stop)
         stack.enter_context(_stop_on_signals(stop))  # Spark has put its own in their place.
         follower = _alarms(plan, stack, stop)
         ingest = Ingest(spark, plan.folder, plan.ingest, followers=[follower])
-        stack.enter_context(_progress_told(plan.folder, tellers.on_progress))
+        stack.enter_context(_progress_reported(plan.folder, callbacks.on_progress))
         if plan.seconds:
             ending = threading.Timer(plan.seconds, stop.set)
             ending.start()
             stack.callback(ending.cancel)
-        tellers.on_ready(_ready(plan, spark))
+        callbacks.on_ready(_ready(plan, spark))
         notify("READY=1")
         if plan.is_once:
             ingest.run_to_end()
@@ -162,7 +162,9 @@ def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
 
 
 @contextmanager
-def _progress_told(folder: PipelineFolder, on_progress: Callable[[Line], None]) -> Iterator[None]:
+def _progress_reported(
+    folder: PipelineFolder, on_progress: Callable[[Line], None]
+) -> Iterator[None]:
     """Tells of progress once a second, while there is some."""
     ended = threading.Event()
 

@@ -21,7 +21,7 @@ from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.recorder_metrics import RecorderCollector
 from gridstat.console.daemons.recorder_rows import AccountRows
 from gridstat.console.daemons.service import daemon_signals, notify
-from gridstat.console.operator_session import operator_desk
+from gridstat.console.operator_session import open_operator_session
 from gridstat.endpoint.connection_setup import connect_async
 from gridstat.model.cloud import is_pattern
 from gridstat.model.errors import GridStatError
@@ -94,7 +94,7 @@ class RecorderTap:
     def take(self, batch: Samples, options: bytes) -> None:
         self._recorder.take(batch, options)
 
-    def tell_ends(self) -> None:
+    def record_ends(self) -> None:
         """Write down which contracts have ended; many may at once, so not one by one."""
         rows = self._rows.ended_rows()
         if rows:
@@ -168,14 +168,14 @@ class RecorderDaemon:
 
     async def follow_account(self) -> None:
         """Ask the broker again and again; ends only when cancelled."""
-        async with operator_desk(self._plan.access, OPERATOR) as desk:
+        async with open_operator_session(self._plan.access, OPERATOR) as session:
             try:
                 while True:
-                    await self._keep_account(desk)
+                    await self._keep_account(session)
                     await asyncio.sleep(self._plan.account_s)
             except asyncio.CancelledError:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._keep_account(desk), LAST_ACCOUNT_S)
+                    await asyncio.wait_for(self._keep_account(session), LAST_ACCOUNT_S)
                 raise
 
     def rotate(self) -> None:
@@ -190,13 +190,17 @@ class RecorderDaemon:
         if rest := self._ledgers.rest():
             self._recorder.put(LEDGERS, rest)
         await asyncio.to_thread(self._thread.close)
-        self._tap.tell_ends()
+        self._tap.record_ends()
         await asyncio.to_thread(self._recorder.sync)
         figures = self._recorder.figures()
         await asyncio.to_thread(self._recorder.close)
         await self._metrics.close()
         write_status(self._plan.into, figures, time.time_ns())
-        return {"state": "ended", "recorder": self._plan.end_point, **_told(asdict(figures))}
+        return {
+            "state": "ended",
+            "recorder": self._plan.end_point,
+            **_last_figures(asdict(figures)),
+        }
 
     async def _subscribe(self, connection: Connection, name: str) -> None:
         if not is_pattern(name):
@@ -206,13 +210,13 @@ class RecorderDaemon:
         for missed in pattern.missed:
             log.warning("not_granted variable=%s", missed)
 
-    async def _keep_account(self, desk: OperatorSession) -> None:
+    async def _keep_account(self, session: OperatorSession) -> None:
         contracts: list[dict[str, Any]] = []
         counters: list[dict[str, Any]] = []
         after = 0
         try:
             while True:
-                page = await desk.ask(Account(request_id=0, after=after))
+                page = await session.ask(Account(request_id=0, after=after))
                 contracts += page["contracts"]
                 counters += page["counters"]
                 after = page["next"]
@@ -232,7 +236,7 @@ class RecorderDaemon:
 
     def _look(self) -> None:
         """Write status and ends of contracts; runs on the writing thread, once a second."""
-        self._tap.tell_ends()
+        self._tap.record_ends()
         if self._connection is not None:
             received = self._connection.counters()["received"]
             self._tap.look(received, is_attached=self._connection.is_connected)
@@ -288,6 +292,6 @@ def run_recorder(
     return asyncio.run(serve_recorder(plan, on_ready=started, tell=tell))
 
 
-def _told(figures: Line) -> Line:
+def _last_figures(figures: Line) -> Line:
     """Return the figures of the last line; its `state` is the state of the process."""
     return {name: figures[name] for name in ("recorded", "taken", "streams", "missing")}

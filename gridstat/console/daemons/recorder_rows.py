@@ -129,9 +129,9 @@ class AccountRows:
                 has_moved = before is None or before.value != value
                 if has_moved:
                     moved.append(_counter_row(key, value, time_ns))
-                    if before is not None and not before.is_told:
+                    if before is not None and not before.has_row:
                         idle.append(_counter_row(key, before.value, before.time_ns))
-                self._counters[key] = _Reading(value, time_ns, is_told=has_moved)
+                self._counters[key] = _Reading(value, time_ns, has_row=has_moved)
         return sorted(idle, key=lambda row: row["time_ns"]) + moved
 
 
@@ -139,7 +139,7 @@ class AccountRows:
 class _Reading:
     value: int
     time_ns: int
-    is_told: bool
+    has_row: bool
     """True if the reading has a row."""
 
 

@@ -105,7 +105,7 @@ CandidateT = TypeVar("CandidateT", bound=Candidate)
 Answer = TypeVar("Answer")
 
 
-class _Telling:
+class _WaitReporter:
     """Reports why a broker waits, once; each absence of its database goes to the log."""
 
     def __init__(self, waits: Callable[[str], None]) -> None:
@@ -140,7 +140,7 @@ async def in_charge(
     `waits` is called once if another is in charge, with "", and before that with why the database
     cannot be reached, if so. A broker that starts before its database waits for it.
     """
-    telling = _Telling(waits)
+    reporter = _WaitReporter(waits)
     while not stopping.is_set():
         try:
             candidate = await _made(make, stopping)
@@ -148,14 +148,14 @@ async def in_charge(
                 return None
             is_ready = False
             try:
-                is_ready = await _follow(candidate, stopping, telling)
+                is_ready = await _follow(candidate, stopping, reporter)
             finally:
                 if not is_ready:
                     await candidate.close()
         except CertificateRefused:
             raise  # Of our own certificates: no time mends those.
         except LinkDown as error:
-            telling.away(error)
+            reporter.away(error)
             await _pause(stopping, AGAIN_AFTER_S)
             continue
         if is_ready:
@@ -163,7 +163,7 @@ async def in_charge(
     return None
 
 
-async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telling) -> bool:
+async def _follow(candidate: Candidate, stopping: asyncio.Event, reporter: _WaitReporter) -> bool:
     """False if it has to begin anew: a snapshot has replaced what it has read, or it is to end.
 
     Nobody takes charge of what it cannot read. `LinkDown` is raised where that shows only after the
@@ -182,10 +182,10 @@ async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telli
                 return False
             if not wait_s:
                 raise
-            telling.away(error)
+            reporter.away(error)
             await _pause(stopping, AGAIN_AFTER_S)
             continue
-        telling.reached()
+        reporter.reached()
         if has_read and written and written[0] == SNAPSHOT_MARK:
             return False
         if written:
@@ -194,7 +194,7 @@ async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telli
         if not wait_s:
             return True
         if has_answered:
-            telling.another()
+            reporter.another()
             await _pause(stopping, min(wait_s, FOLLOW_EVERY_S))
         has_answered = True
     return False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gridstat.console.live.closing_account import ClosingAccount
-    from gridstat.console.live.grid_view import GridView
+    from gridstat.console.live.grid_survey import GridSurvey
 
 MESSAGES_KEPT: Final = 50
 MESSAGES_SHOWN: Final = 3
@@ -68,7 +68,7 @@ class Display(Protocol):
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         """The grid runs."""
 
-    def show(self, sight: GridView) -> None:
+    def show(self, grid_survey: GridSurvey) -> None:
         """The newest facts, the newest value of each variable, and what the pipeline has."""
 
     def tell(self, text: str) -> None:
@@ -94,7 +94,7 @@ class LiveDisplay:
         self._screen: Screen | None = None
         self._guide = ""
         self._messages: deque[str] = deque(maxlen=MESSAGES_KEPT)
-        self._sight: GridView | None = None
+        self._grid_survey: GridSurvey | None = None
         self._status = console.status("starting")
         self._status.start()
 
@@ -107,8 +107,8 @@ class LiveDisplay:
         self._console.print(self._guide, markup=False, highlight=False)
         self._screen = Screen(self._console, self._view())
 
-    def show(self, sight: GridView) -> None:
-        self._sight = sight
+    def show(self, grid_survey: GridSurvey) -> None:
+        self._grid_survey = grid_survey
         self._redraw()
 
     def tell(self, text: str) -> None:
@@ -136,12 +136,12 @@ class LiveDisplay:
 
     def _view(self) -> View:
         messages = list(self._messages)[-MESSAGES_SHOWN:]
-        if self._sight is None:
+        if self._grid_survey is None:
             guide = Section("guide", self._guide.splitlines())
             return View(
                 "gridstat up", totals=["waiting for the brokers", *messages], sections=[guide]
             )
-        return grid_view(self._sight, messages, self._guide)
+        return grid_view(self._grid_survey, messages, self._guide)
 
     def _print_told(self, text: str) -> None:
         self._console.print(shown_text(text), style="yellow", markup=False, highlight=False)
@@ -164,12 +164,12 @@ class TextDisplay:
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._print(_introduction(summary, processes))
 
-    def show(self, sight: GridView) -> None:
-        for survey in sight.clouds:
-            named = f"{survey['cloud']}: " if sight.has_tree else ""
+    def show(self, grid_survey: GridSurvey) -> None:
+        for survey in grid_survey.clouds:
+            named = f"{survey['cloud']}: " if grid_survey.has_tree else ""
             self._print(f"{named}{survey_line(survey)}")
-        if sight.pipeline is not None:
-            self._print(pipeline_line(sight.pipeline))
+        if grid_survey.pipeline is not None:
+            self._print(pipeline_line(grid_survey.pipeline))
 
     def tell(self, text: str) -> None:
         self._print(text)
@@ -200,14 +200,14 @@ class JsonDisplay:
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._print({"state": "started", "summary": summary, "processes": dict(processes)})
 
-    def show(self, sight: GridView) -> None:
-        first = sight.clouds[0]
-        line = {"state": "running", "survey": first, "values": dict(sight.values)}
-        if sight.has_tree:
+    def show(self, grid_survey: GridSurvey) -> None:
+        first = grid_survey.clouds[0]
+        line = {"state": "running", "survey": first, "values": dict(grid_survey.values)}
+        if grid_survey.has_tree:
             line["others"] = {
-                name: facts for name, facts in sight.surveys.items() if facts is not first
+                name: facts for name, facts in grid_survey.surveys.items() if facts is not first
             }
-        view = sight.pipeline
+        view = grid_survey.pipeline
         self._print(line if view is None else {**line, "pipeline": view.as_json()})
 
     def tell(self, text: str) -> None:

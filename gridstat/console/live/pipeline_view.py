@@ -54,7 +54,7 @@ def pipeline_line(view: PipelineView) -> str:
     if not view.progress:
         return "pipeline: Spark is starting"
     progress = view.progress
-    newest = f", newest {_alarm_words(view.alarms[0])}" if view.alarms else ""
+    newest = f", newest {_alarm_text(view.alarms[0])}" if view.alarms else ""
     return (
         f"pipeline: {progress['archived']:,} events archived, "
         f"{progress['quarantined']:,} quarantined, {progress['lag_s']:.1f} s behind live, "
@@ -102,7 +102,7 @@ def alarm_table(alarms: Sequence[Mapping[str, Any]]) -> FittedTable:
     return table
 
 
-def _alarm_words(row: Mapping[str, Any]) -> str:
+def _alarm_text(row: Mapping[str, Any]) -> str:
     return f"{row['rule']} of {row['variable']} at {row['onset']:%H:%M:%S}"
 
 

@@ -10,17 +10,17 @@ from gridstat.console.live.tree_view import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gridstat.console.live.grid_view import GridView
+    from gridstat.console.live.grid_survey import GridSurvey
 
 IN_STEP = "in step"
 GRANTED = "granted"
 
 
-def sight_problems(sight: GridView) -> list[str]:
+def grid_problems(grid_survey: GridSurvey) -> list[str]:
     """Return the problems of a whole grid: silent brokers, the tree, then those of each cloud."""
-    away = [f"broker {name} is AWAY: {reason}" for name, reason in sight.away.items()]
-    tree = [line for facts in sight.surveys.values() for line in _tree_problems(facts)]
-    return [*away, *tree, *sorted_problems(*sight.clouds)]
+    away = [f"broker {name} is AWAY: {reason}" for name, reason in grid_survey.away.items()]
+    tree = [line for facts in grid_survey.surveys.values() for line in _tree_problems(facts)]
+    return [*away, *tree, *sorted_problems(*grid_survey.clouds)]
 
 
 def sorted_problems(*surveys: Mapping[str, Any]) -> list[str]:

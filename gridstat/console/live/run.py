@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gridstat.console.access import load_access
 from gridstat.console.grid_folder import GridFolder, locked
 from gridstat.console.live.closing_account import closing_account
-from gridstat.console.live.grid_view import GridView, watched_brokers
+from gridstat.console.live.grid_survey import GridSurvey, watched_brokers
 from gridstat.console.live.pipeline_view import look
 from gridstat.console.processes.supervisor import Job, Supervisor
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gridstat.console.grid import Grid, Subscriber
     from gridstat.console.live.closing_account import ClosingAccount
     from gridstat.console.live.displays import Display
-    from gridstat.console.live.grid_view import WatchedBrokers
+    from gridstat.console.live.grid_survey import WatchedBrokers
     from gridstat.console.live.pipeline_view import PipelineView
 
 LOG: Final = "log"
@@ -131,11 +131,11 @@ def recording_jobs(run: Run) -> list[list[Job]]:
         pipeline += ["--rules", wish.rules]
     return [
         [Job(PIPELINE, "gridstat", tuple(pipeline), is_needed=False, drain_s=PIPELINE_DRAIN_S)],
-        [Job(RECORDER, "gridstat", recorder_words(run, recorder, place), is_needed=False)],
+        [Job(RECORDER, "gridstat", recorder_arguments(run, recorder, place), is_needed=False)],
     ]
 
 
-def recorder_words(run: Run, recorder: Subscriber, place: Path) -> tuple[str, ...]:
+def recorder_arguments(run: Run, recorder: Subscriber, place: Path) -> tuple[str, ...]:
     """The recorder as a command, with the contract that the grid's file wishes for it."""
     qos = recorder.qos
     words = ["recorder", *recorder.patterns, "--name", recorder.name, "--folder", str(run.folder)]
@@ -189,7 +189,7 @@ async def _watch(
         if run.grid.cloud in surveys:
             seen = await supervisor.ask([PMUS], do="report", expected="report")
             values = _values(seen.reports)
-            display.show(GridView(surveys, away, values, await _view(run)))
+            display.show(GridSurvey(surveys, away, values, await _view(run)))
         if run.seconds is not None and time.monotonic() >= started_s + run.seconds:
             return
 

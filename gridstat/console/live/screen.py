@@ -177,7 +177,7 @@ def framed(
     lines += [Text()] * (height - FRAME_LINES - len(lines))
     clock = time.strftime("%H:%M:%S")
     head = Text(f"{shown_text(title)}  {clock}", "bold reverse")
-    foot = Text(foot_words(page, len(pages), width, has_keys=has_keys), "reverse")
+    foot = Text(footer_text(page, len(pages), width, has_keys=has_keys), "reverse")
     # On a screen of one line the keys remain.
     drawn = [head, *lines, foot][-height:]
     for line in drawn:
@@ -188,7 +188,7 @@ def framed(
     return Group(*drawn)
 
 
-def foot_words(page: int, count: int, width: int, *, has_keys: bool) -> str:
+def footer_text(page: int, count: int, width: int, *, has_keys: bool) -> str:
     """Return the page number and the keys that work; shorter if the text does not fit."""
     place = f"page {page + 1} of {count}"
     if not has_keys:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import Callable, Sequence
 
-LAST_WORDS_LINES: Final = 20
+LAST_LINES_MAX: Final = 20
 DRAIN_S: Final = 6.0
 KILL_S: Final = 2.0
 ENDS_WITH_US: Final = ("setpriv", "--pdeathsig", "TERM", "--")
@@ -30,7 +30,7 @@ class Child:
     def __init__(self, name: str, process: Process) -> None:
         self.name = name
         self._process = process
-        self.last_words: deque[str] = deque(maxlen=LAST_WORDS_LINES)
+        self.last_lines: deque[str] = deque(maxlen=LAST_LINES_MAX)
 
     @classmethod
     async def started(cls, name: str, module: str, arguments: Sequence[str]) -> Child:
@@ -59,7 +59,7 @@ class Child:
 
     async def gone(self, on_line: Callable[[bytes], None]) -> str:
         """Pass its lines on until it has ended; the answer says how that came."""
-        await asyncio.gather(self._read_lines(on_line), self._read_last_words())
+        await asyncio.gather(self._read_lines(on_line), self._read_last_lines())
         return _how(await self._process.wait())
 
     async def _read_lines(self, on_line: Callable[[bytes], None]) -> None:
@@ -67,10 +67,10 @@ class Child:
         while text := await self._process.stdout.readline():
             on_line(text)
 
-    async def _read_last_words(self) -> None:
+    async def _read_last_lines(self) -> None:
         assert self._process.stderr is not None
         while text := await self._process.stderr.readline():
-            self.last_words.append(text.decode(errors="replace").rstrip())
+            self.last_lines.append(text.decode(errors="replace").rstrip())
 
     async def end(self, drain_s: float = DRAIN_S) -> None:
         """Ask it to drain and end, then insist; it is gone when this returns."""

@@ -139,10 +139,10 @@ class Supervisor:
             self._answers.pop(key).cancel()
         if self._is_ending:
             return
-        for words in child.last_words:
+        for words in child.last_lines:
             self._tell(f"{job.name}: {words}")
         if job.name in self._missing:
-            words = "; ".join(child.last_words) or how
+            words = "; ".join(child.last_lines) or how
             self._give_up(LinkDown(f"{job.name} ended before it was ready: {words}"))
         elif self._dies_too_often(job.name):
             hint = "its last words stand above; `gridstat host` shows what the machine lacks"

@@ -153,13 +153,13 @@ class AlarmFollower:
         known, hour_ns = self._streams.table(), from_ns - from_ns % WATCH_NS
         if self._watched is None or known is not self._known or hour_ns != self._hour_ns:
             self._known, self._hour_ns = known, hour_ns
-            self._watched = watched(self._rules, not_long_over(known, hour_ns).to_pylist())
+            self._watched = watched(self._rules, recently_active(known, hour_ns).to_pylist())
             if self._watched.too_slow:
                 log.warning("silence_not_judged too_slow=%s", len(self._watched.too_slow))
         return self._watched
 
 
-def not_long_over(known: pa.Table, from_ns: int) -> pa.Table:
+def recently_active(known: pa.Table, from_ns: int) -> pa.Table:
     """Streams that may have a say from an instant on: a recorder leaves many that are over."""
     return known.filter(pc.greater_equal(known.column("until_ns"), from_ns - LOOK_BACK_NS_MAX - 1))
 

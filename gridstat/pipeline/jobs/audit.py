@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from gridstat.pipeline.delta_tables import StoredTable
-from gridstat.pipeline.last_events import LAST_HEARD, last_heard
+from gridstat.pipeline.last_event_times import LAST_HEARD, last_event_times
 from gridstat.pipeline.log_source import NAME
 from gridstat.pipeline.row_choice import RowChoice
 from gridstat.pipeline.schemas import AUDIT, EVENTS
@@ -124,7 +124,7 @@ def _last_heard(
     spark: SparkSession, folder: PipelineFolder, events: StoredTable, read_ns: int
 ) -> DataFrame:
     """A gap that reaches into what is read began after the last event that is not, be it old."""
-    found = last_heard(events, known_streams(folder.log), read_ns)
+    found = last_event_times(events, known_streams(folder.log), read_ns)
     return spark.createDataFrame(found, LAST_HEARD)
 
 

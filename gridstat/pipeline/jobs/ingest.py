@@ -81,7 +81,7 @@ class Follower(Protocol):
         """
 
 
-class _Over(Exception):  # noqa: N818 - It is an end, no error.
+class _Ended(Exception):  # noqa: N818 - It is an end, no error.
     """A batch came after the end was asked for."""
 
 
@@ -103,7 +103,7 @@ class Ingest:
         self._followers = followers
         self._now_ns = now_ns
         self._busy = threading.Lock()
-        self._beside = BackgroundWorker("coarse-rollups")
+        self._background = BackgroundWorker("coarse-rollups")
         self._is_over = False
         self._compacted_s = time.monotonic()
         self._looked_s = 0.0
@@ -116,7 +116,7 @@ class Ingest:
 
     def run(self, stop: threading.Event) -> None:
         """Takes what is recorded as it comes, until told to stop; then the rest, and flushes."""
-        with self._alone():
+        with self._locked_folder():
             self._await(self._start(available_now=False), stop)
             self._state = "draining"
             self._await(self._start(available_now=True), threading.Event())
@@ -125,14 +125,14 @@ class Ingest:
 
     def run_to_end(self, *, has_flush: bool = True) -> None:
         """Takes all that is recorded by now; flushes unless told that more will come."""
-        with self._alone():
+        with self._locked_folder():
             self._await(self._start(available_now=True), threading.Event())
             self._advance_rest()
             if has_flush:
                 self._finish()
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked_folder(self) -> Iterator[None]:
         """Hold the folder's lock until all work of this job has ended, and raise its errors in
         plain text."""
         with self._folder.lock(JOB):
@@ -146,7 +146,7 @@ class Ingest:
                 raise
             finally:
                 with suppress(Exception):  # It is told by now, or something else is.
-                    self._beside.wait()
+                    self._background.wait()
 
     def take(self, slices: DataFrame, batch_id: int) -> None:
         """One batch, slices of the log, to all tables."""
@@ -161,7 +161,7 @@ class Ingest:
         self._offer_coarse()
         alarms = self._follow()
         rate = rows / max(time.monotonic() - began, 1e-9)
-        self._tell(batch_id, rate, newest_ns, alarms)
+        self._report(batch_id, rate, newest_ns, alarms)
 
     def _start(self, *, available_now: bool) -> StreamingQuery:
         self._failure = None
@@ -181,7 +181,7 @@ class Ingest:
     def _take_guarded(self, slices: DataFrame, batch_id: int) -> None:
         with self._busy:
             if self._is_over:  # Taken by the next query; to return would call it done.
-                raise _Over("asked to stop before this batch")
+                raise _Ended("asked to stop before this batch")
             try:
                 self.take(slices, batch_id)
             except GridStatError as error:
@@ -195,7 +195,7 @@ class Ingest:
                 if not query.isActive:
                     query.awaitTermination()  # Raises what it died of.
                     return
-                self._keep_house()
+                self._maintain_tables()
             with self._busy:  # Between batches nothing has to be done again.
                 self._is_over = True
             query.stop()  # Not under the lock, which a batch that begins now waits for.
@@ -206,7 +206,7 @@ class Ingest:
 
     def _advance_rest(self) -> None:
         """Once no more batches come: the minutes and hours that were not yet seen to."""
-        self._beside.wait()
+        self._background.wait()
         newest_ns = self.archive.events.highest("created_ns")
         if newest_ns is not None:
             self.rollups.advance_coarse(self._spark, self._watermark_ns(newest_ns))
@@ -214,24 +214,24 @@ class Ingest:
     def _offer_coarse(self) -> None:
         """Start the computation of minutes and hours that have ended, and of those that a killed
         driver left."""
-        self._beside.check()
+        self._background.check()
         newest_ns = self.archive.events.highest("created_ns")
         # Compaction waits for a gap between two pieces, and the log for compaction.
-        if newest_ns is None or self._beside.is_busy or self._is_compaction_due():
+        if newest_ns is None or self._background.is_busy or self._is_compaction_due():
             return
         watermark_ns = self._watermark_ns(newest_ns)
         if self.rollups.has_ended(watermark_ns):
-            self._beside.offer(partial(self.rollups.advance_coarse, self._spark, watermark_ns))
+            self._background.offer(partial(self.rollups.advance_coarse, self._spark, watermark_ns))
 
     def _watermark_ns(self, newest_ns: int) -> int:
         return newest_ns - round(self._settings.delay_s * NS_PER_S)
 
-    def _keep_house(self) -> None:
+    def _maintain_tables(self) -> None:
         """Compact tables between batches; compute windows and alarms while no event comes."""
         now_s = time.monotonic()
         if self._is_compaction_due():
             with self._busy:
-                if not self._beside.is_busy:  # Else one of the two would have to begin again.
+                if not self._background.is_busy:  # Else one of the two would have to begin again.
                     self._compact()
         if now_s - self._looked_s >= QUIET_LOOK_S:
             self._looked_s = now_s
@@ -293,7 +293,7 @@ class Ingest:
             )
             write_progress(self._folder.path, self._last)
 
-    def _tell(self, batch_id: int, rate: float, newest_ns: int, alarms: int) -> None:
+    def _report(self, batch_id: int, rate: float, newest_ns: int, alarms: int) -> None:
         self._alarms += alarms
         now_ns = self._now_ns()
         self._last = Progress(

@@ -23,7 +23,7 @@ _SCHEMA: Final = pa.schema({"stream": pa.int32(), "heard_ns": pa.int64()})
 _Stream = dict[str, Any]
 
 
-def last_heard(events: StoredTable, streams: pa.Table, before_ns: int) -> pa.Table:
+def last_event_times(events: StoredTable, streams: pa.Table, before_ns: int) -> pa.Table:
     """Columns `LAST_HEARD`, a row for each periodic stream that is not over by then.
 
     `heard_ns` is the stamp of its last event in a due slot before, null if there was none since
