@@ -73,7 +73,7 @@ class AccessSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class KnownBroker:
-    """A broker of the tree: where it listens, and who is above it; the root has nobody."""
+    """Broker of the tree: its address, and the name of its parent; the root has none."""
 
     address: tuple[str, int]
     parent: str = ""
@@ -82,10 +82,10 @@ class KnownBroker:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A cloud that can be reached, and the certificates to reach it with.
+    """A cloud that can be reached, and the certificates for it.
 
-    `tree` has all brokers of which the folder tells, parents before children; empty for a cloud
-    that stands alone.
+    `tree` has all brokers in the folder, parents before children; it is empty for a cloud without a
+    parent.
     """
 
     folder: Path
@@ -125,7 +125,8 @@ class Access:
         return replace(self, cloud=cloud, broker=known.address, name_service=service)
 
     def at(self, broker: str) -> Access:
-        """The same folder, seen from the broker of this name; raises where it tells of none."""
+        """Return the same folder, seen from the broker of this name; raise an error if it is
+        unknown."""
         if broker != self.cloud and broker not in self.tree:
             known = ", ".join(sorted({self.cloud, *self.tree}))
             raise UnknownName(f"there is no broker {broker}", hint=f"this folder knows {known}")
@@ -168,7 +169,7 @@ class Access:
         return self.at(common[0])
 
     def _line(self, name: str) -> list[str]:
-        """The broker and all above it of which the folder tells."""
+        """Return the broker and all brokers above it that the folder has."""
         line = [name]
         while (known := self.tree.get(line[-1])) and known.parent and known.parent not in line:
             line.append(known.parent)

@@ -46,8 +46,8 @@ class Column:
 class FittedTable:
     """Columns by rank, and rows; printed with `print_table`, or taken as lines by a screen.
 
-    A column that is given as a name alone has its place as its rank: the first one stays, the last
-    one goes first.
+    A column that is given as a name alone has its index as its rank: the first one stays, the last
+    one is hidden first.
     """
 
     def __init__(self, *columns: Column | str, title: str = "", instead: str = "--json") -> None:
@@ -81,14 +81,15 @@ class FittedTable:
         return sum(self._natural) + _between(len(self.columns), BORDER)
 
     def note(self, hidden: int) -> str:
-        """Says how many columns are hidden, and how to see them; empty if none is."""
+        """Text with the number of hidden columns, and how to see them; empty if none is hidden."""
         if not hidden:
             return ""
         columns = "1 column" if hidden == 1 else f"{hidden} columns"
         return f"{columns} hidden: widen the terminal, or use {self._instead}"
 
     def shown(self, width: int, *, gap: int = BORDER) -> tuple[list[int], int]:
-        """Places of the columns that fit into so many cells, and how many with content do not."""
+        """Return the indices of the columns that fit, and the number of columns with content that
+        do not."""
         places = list(range(len(self.columns)))
         hidden = 0
         while self._needed(places, gap) > width:
@@ -154,7 +155,7 @@ class FittedTable:
 
 @dataclass(frozen=True, slots=True)
 class TableLines:
-    """A table in lines of a screen, one a row; each is made when it is asked for."""
+    """Table as lines of a screen, one a row; each line is made on access."""
 
     table: FittedTable
     places: Sequence[int]

@@ -43,9 +43,9 @@ ROUTER_LIMITS: Final = "[limits]\nvariables_max = 16384\nrings_max = 256\npool_s
 
 
 class GridFolder:
-    """Files of one grid; `write` makes them anew, with ports that were free a moment before.
+    """Files of one grid; `write` makes all of them, with ports that were free a moment before.
 
-    A cloud that stands alone has `broker.toml` and `router-e0.toml`; in a tree the names of brokers
+    A cloud without a tree has `broker.toml` and `router-e0.toml`; in a tree the names of brokers
     and clouds are in the files' names too, as in `router-c1+e0.toml`: no name has a + in it.
     """
 
@@ -173,7 +173,7 @@ class GridFolder:
         return "\n".join(lines) + "\n"
 
     def _cloud_text(self, topology: Topology) -> str:
-        """The grid's own file without its end-points, and the ports said."""
+        """Return the grid's own file without its end-points, with the ports."""
         name = topology.cloud
         lines = [f'cloud = "{name}"', *self._broker_lines(name)]
         lines += [f"name_service_port = {self._ports[_names_key(name)]}", *self._parent_lines(name)]
@@ -254,10 +254,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Ports that nobody uses now, and that nobody is given who asks the kernel for any.
+    """Return ports that are free now and outside the range that the kernel assigns by itself.
 
-    They are bound seconds later. The first is random, so that two who look at once find others;
-    only when all are taken may they be of those that the kernel gives.
+    The processes bind them seconds later. The first is random, so that two searches at once find
+    different ones; ports of the kernel's range are used only if all others are taken.
     """
     lowest, highest = map(int, EPHEMERAL_PORTS.read_text(encoding="ascii").split())
     everything = range(PORT_MIN, PORT_MAX + 1)

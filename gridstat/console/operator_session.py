@@ -48,9 +48,9 @@ class OperatorSession:
         *,
         session_within_s: float | None = None,
     ) -> dict[str, Any]:
-        """The facts; raises what the broker refused, or why it cannot be reached.
+        """Return the facts; raise the broker's refusal, or the reason why it cannot be reached.
 
-        It waits for a session if there is none, and then for the answer, 10 s each unless said.
+        Waits for a session if there is none, and then for the answer, 10 s each by default.
         """
         assert self.driver is not None
         within_s = ANSWER_S_MAX if within_s is None else within_s

@@ -1,7 +1,7 @@
 """Alarm rules: a TOML file, read into laws.
 
-A mistake is told with the file, the rule, the key and what to write. `default_alarm_rules.toml`
-beside this module shows every kind; docs/reference/alarm-rules.md explains it.
+An error names the file, the rule, the key and what to write. `default_alarm_rules.toml` beside this
+module shows every kind; docs/reference/alarm-rules.md explains it.
 """
 
 from __future__ import annotations

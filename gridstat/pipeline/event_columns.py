@@ -1,4 +1,4 @@
-"""Events of the log as columns for people: names for numbers, and values for words."""
+"""Events of the log as columns for users: names instead of numbers, values instead of raw bits."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _in_us(times_ns: pa.Array) -> pa.Array:
 
 
 def _values(words: pa.Array, streams: StreamTable, places: NDArray[np.int64]) -> pa.Array:
-    """The words as numbers, by the type of their stream; null where that is no number."""
+    """Return the raw 64-bit words as numbers, by the type of their stream; null for other types."""
     word = words.to_numpy()
     is_float = streams.is_float[places]
     if is_float.all():

@@ -1,7 +1,7 @@
-"""Rows of the archive, read from its files by tasks themselves: of some time, and of a share.
+"""Rows of the archive, by time and share, which the tasks read from the files themselves.
 
-A task gets names of files instead of rows, reads what it needs of them into Arrow, and keeps what
-is its share. So nothing goes through Java on the way, which takes many times as long.
+A task gets names of files instead of rows, reads what it needs of them into Arrow, and keeps its
+share. So no row passes through Java, which would take many times as long.
 """
 
 from __future__ import annotations
@@ -63,8 +63,11 @@ def in_shares(spark: SparkSession, events: FileRows) -> DataFrame:
 
 
 def in_turn(spark: SparkSession, events: FileRows) -> Iterator[DataFrame]:
-    """The same, a share at a time, as few as will do: whoever takes one after the other keeps one
-    processor busy, and leaves the others to whom it is urgent."""
+    """Yield the shares one at a time, as few as possible.
+
+    A caller that processes one after the other uses one processor, and leaves the others to urgent
+    work.
+    """
     shares = min(SHARES_MAX, shares_worth(events.rows_max, ROWS_PER_TASK_MAX))
     for share in range(shares):
         one = spark.range(share, share + 1, 1, 1)

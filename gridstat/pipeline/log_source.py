@@ -173,7 +173,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_slice(self._options, partition.value, self._columns)
 
     def commit(self, end: Offset) -> None:
-        """The log is released by the archive's job, not by whoever has read it once."""
+        """Do nothing: the archive's job releases the log, not a reader."""
 
     def _slices(self, start: Offset, end: Offset) -> list[Slice]:
         rows = self._options.rows_per_partition

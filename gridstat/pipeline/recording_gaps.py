@@ -17,7 +17,7 @@ ALL_IS_MISSING: Final = frozenset(
     reason.value
     for reason in (GapReason.DOWN, GapReason.DETACHED, GapReason.LOG_FULL, GapReason.DISK)
 )
-"""Other reasons tell of single events that were dropped among others that were not."""
+"""Reasons of whole gaps; the other reasons are about single dropped events among received ones."""
 
 
 class RecordingGaps:

@@ -2,7 +2,7 @@
 
 A choice is fixed by the options `from`, `to` and `variables` of one `load`, and never by the
 filters of a query: Spark shares what a filter has left out between all scans of a DataFrame
-(ADR-0023). Slices without a chosen row are not read, and of the others every row is looked at.
+(ADR-0023). Slices without a chosen row are not read; in the other slices every row is checked.
 """
 
 from __future__ import annotations

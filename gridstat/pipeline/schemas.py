@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """Name and columns of a table; `key` tells two rows apart, `day` partitions it."""
+    """Name and columns of a table; `key` identifies a row, `day` partitions it."""
 
     name: str
     columns: str
@@ -59,7 +59,7 @@ ROLLUP_1S: Final = TableSchema("rollup_1s", f"{ROLLUP}, day date", key=ROLLUP_KE
 ROLLUP_1M: Final = TableSchema("rollup_1m", f"{ROLLUP}, day date", key=ROLLUP_KEY)
 ROLLUP_1H: Final = TableSchema("rollup_1h", f"{ROLLUP}, day date", key=ROLLUP_KEY)
 ROLLUP_LIVE: Final = TableSchema("rollup_live", ROLLUP, key=ROLLUP_KEY, partitions=(), hours_kept=1)
-"""The seconds that may still change, written anew with every batch: nobody reads old ones."""
+"""Seconds that may still change, replaced with every batch; old versions have no reader."""
 
 ALARMS: Final = TableSchema(
     "alarms",
@@ -112,7 +112,7 @@ CORRELATIONS: Final = TableSchema(
     key=("variable", "other"),
     partitions=(),
 )
-"""Pearson's correlation of two variables over the seconds in which both were heard."""
+"""Pearson's correlation of two variables over the seconds in which both have events."""
 
 ANOMALIES: Final = TableSchema(
     "anomalies",

@@ -29,7 +29,7 @@ def plain_error(error: BaseException) -> GridStatError | None:
 
 
 def own_error(error: BaseException) -> GridStatError | None:
-    """The error that our code raised, if Spark's exception tells of one; the last it tells of."""
+    """Return the last error of gridstat that Spark's exception contains, if any."""
     if isinstance(error, GridStatError):
         return error
     told = _OWN.findall(str(error))

@@ -66,7 +66,7 @@ class SparkSettings:
     java_options: str = ""
     has_archive: bool = True
     worker_python: str = ""
-    """The Python of the workers; this one, if it is not said."""
+    """Python of the workers; by default this one."""
     more: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -1,7 +1,7 @@
 """Catalog of the streams in the log: name, period, and the interval in which events are expected.
 
-The recorder says when a stream begins. It is over when its variable goes on under another number,
-or when its contract is.
+The recorder records when a stream begins. A stream ends when its variable continues under another
+number, or when its contract ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FOR_EVER_NS: Final = (1 << 63) - 1
 
 
 class StreamCatalog:
-    """The table of one log, made anew only when the log has more to say."""
+    """Table of one log, made again only when the log has grown."""
 
     def __init__(self, log: Path) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""Stretches of time, be they many: what lies in one of them, and what touches one."""
+"""Spans of time: which times lie in a span, and which intervals touch one."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def touching(
 ) -> NDArray[np.bool_]:
     """Return a mask of the intervals, from first to last, that have an instant in one of the spans.
 
-    That is so if, of the spans that begin by a stretch's last instant, one ends no earlier than at
-    its first; hence the number of spans hardly matters.
+    An interval has one if, of the spans that begin by its last instant, one ends at or after its
+    first; hence the number of spans hardly matters.
     """
     bounds = sorted(
         (_LONG_AGO if low is None else low, _FAR_AWAY if high is None else high)

@@ -63,7 +63,7 @@ def _as_terminal(access: Access, places: tuple[str, ...], stack: ExitStack) -> C
 
 
 def edge_addresses(access: Access, edges: Sequence[str] | None) -> tuple[str, ...]:
-    """The named edges in the words of `connect`, or the first two of the cloud."""
+    """Return the named edges as `connect` takes them, or the first two of the cloud."""
     names = list(edges or access.edges_of(access.cloud)[:EDGES_DEFAULT])
     unknown = [name for name in names if name not in access.edges]
     if unknown or not names:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from gridstat.net.command.messages import OperatorCommand
 
 ANSWER_S_MAX: Final = 60.0
-"""Four storeys of brokers look a variable up, reserve and commit in it, however slow each is."""
+"""Time for four levels of brokers to look a variable up, reserve and commit, even if each is
+slow."""
 HELP = """Flood a variable: every event of it to every router in a broker's scope, by every channel
 there, ahead of all queues. It is admitted like any stream, or refused with the channel that is
 full. A broker that stands higher floods all clouds below it, and wins where it disagrees with one
@@ -75,7 +76,7 @@ def flood(
 
 
 def all_floods(broker: Access, who: str = "") -> list[dict[str, Any]]:
-    """Page by page; a broker of before tells all in one."""
+    """Return all floods, page by page; an older broker sends all in one page."""
     floods: list[dict[str, Any]] = []
     after = ""
     while True:

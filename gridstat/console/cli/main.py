@@ -1,7 +1,7 @@
 """The `gridstat` command: its sub-commands, each in a file of its own, put together.
 
-Exit codes: 0 done, 1 the world refused (a port is taken, a process died), 2 asked wrongly; of
-daemons also 70 (a bug of ours) and 75 (another broker may be in charge); of `up` 130 (two Ctrl-C).
+Exit codes: 0 done, 1 failure (a port is taken, a process died), 2 wrong usage; of daemons also 70
+(a bug in gridstat) and 75 (another broker may be in charge); of `up` 130 (two Ctrl-C).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 
 
 class CommandsOnDemand(TyperGroup):
-    """Each command is imported when it is asked for: a router need not load what a broker does."""
+    """Import each command when it is called: a router need not load what a broker needs."""
 
     def list_commands(self, ctx: Context) -> list[str]:
         return list(COMMANDS)

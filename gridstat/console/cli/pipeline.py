@@ -250,7 +250,7 @@ def compact(
 def _feedback(
     folder: Path | None, edges: list[str] | None, end_point: str, *, is_wanted: bool
 ) -> Feedback | None:
-    """The way back into the grid, where there is one."""
+    """Return the path of alarms back into the grid, if there is one."""
     from gridstat.console.daemons.pipeline_daemon import Feedback  # Needs Spark.
 
     if not is_wanted:

@@ -158,7 +158,7 @@ class Printer:
         )
 
     def begin_flooded(self, grid: Connection) -> None:
-        """All that floods, whatever it is of; the events wait here until they are printed."""
+        """Subscribe to all floods; the events wait here until they are printed."""
         grid.subscribe_flooded(on_event=self._flooded.append)
 
     def print_some(self, count: int) -> None:
@@ -186,7 +186,7 @@ class Printer:
             time.sleep(POLL_S)
 
     def _tell_unmatched(self, text: str) -> None:
-        """Say that a pattern has not matched anything, if so."""
+        """Print that a pattern has no match, if so."""
         if self._pattern is not None and not self._subscriptions:
             told = {"is": "unmatched", "pattern": self._pattern.pattern}
             self._tell(told, text.format(self._pattern.pattern))

@@ -1,6 +1,6 @@
 """Configuration errors: one message with the file, the key, the problem, and what to write.
 
-Several mistakes at once are told one at a time, with the number of the others: people mend the
+Of several mistakes the first one is reported, with the number of the others: users correct the
 first and run again.
 """
 
@@ -40,7 +40,7 @@ def complaint(file: str, key: str, problem: str, *, hint: str) -> ConfigurationE
 def complaint_of(
     error: ValidationError, document: Mapping[str, Any], *, file: str, model: type[BaseModel]
 ) -> ConfigurationError:
-    """The first mistake that the settings of this model found, in our words."""
+    """Return the first mistake that the model found, in the terms of the file."""
     details = error.errors(include_url=False)
     first = details[0]
     path = first["loc"]
@@ -123,7 +123,7 @@ def _range_hint(detail: ErrorDetails, key: str) -> str:
 
 
 def known_keys(path: Sequence[str | int], model: type[BaseModel]) -> list[str]:
-    """The keys that may stand where `path` ends, in the words of the file."""
+    """Return the keys that are possible where `path` ends, as the file spells them."""
     for part in path[:-1]:
         if isinstance(part, str):
             model = _table_at(part, model) or model

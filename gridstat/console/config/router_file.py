@@ -48,7 +48,7 @@ class BrokerSection(Section):
 
 
 class ListenSection(Section):
-    """`[listen]`: where events come in; `advertised_host` is told to others instead of `host`."""
+    """`[listen]`: address for events; `advertised_host` is sent to others instead of `host`."""
 
     host: Host = "127.0.0.1"
     data_port: Port = 0
@@ -139,7 +139,7 @@ def load_router(path: Path) -> RouterPlan:
 
 
 def router_from_arguments(document: Mapping[str, Any]) -> RouterPlan:
-    """A router described on a command line, in the words of a file."""
+    """Return the settings of a router that a command line describes."""
     settings = settings_of(document, RouterSettings, file=ARGUMENTS)
     return _plan_of(settings, Path.cwd() / ARGUMENTS)
 

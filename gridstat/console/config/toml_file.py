@@ -1,4 +1,4 @@
-"""Any settings file of ours: TOML text in, settings of a model out, or one clear complaint."""
+"""Settings files: TOML text in, settings of a model out, or one clear error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def load_settings(path: Path, model: type[Settings], *, hint: str) -> Settings:
 
 
 def read_text(path: Path, *, hint: str) -> str:
-    """The file's text; `hint` says what to do if there is none."""
+    """Return the file's text; `hint` is for the error if there is no file."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise complaint(str(path), "", "too large for a settings file", hint=hint)

@@ -56,7 +56,8 @@ class ChildSection(Section):
 
 
 class BorderChannelSection(Section):
-    """One `[[channel]]` between clouds; `both_ways` declares the way back with the same figures."""
+    """One `[[channel]]` between clouds; `both_ways` declares the opposite direction with the same
+    figures."""
 
     from_router: RouterName = Field(alias="from")
     to_router: RouterName = Field(alias="to")

@@ -1,8 +1,8 @@
-"""The way of alarms back into the grid: each becomes a status alert with an identity of its own.
+"""Publisher of alarms: each alarm becomes a status alert in the grid, with an identity of its own.
 
-`publish` is what the pipeline calls after each commit. It never waits: a thread attaches, registers
-one alert for each rule and variable, and sends. An alarm's identity is (onset, sequence), so one
-that comes again after a restart is known to every router for the same, and delivered once.
+The pipeline calls `publish` after each commit. `publish` never waits: a thread attaches, registers
+one alert for each rule and variable, and sends. An alarm's identity is (onset, sequence), so every
+router recognises an alarm that comes again after a restart, and it is delivered once.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Alarm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeedbackSettings:
-    """Bounds of the way back.
+    """Limits of the publisher.
 
-    An alarm older than `age_s_max` is history: it is in the table, and nobody is alerted. Routers
-    remember an alert for a minute, so whatever is sent twice is within their memory. The first
-    alarm of a variable waits `settle_s` for the paths to those who subscribe to all alarms.
+    An alarm older than `age_s_max` stays in the table and raises no alert. Routers remember an
+    alert for a minute, so a second sending is within their memory. The first alarm of a variable
+    waits `settle_s` for the paths to subscribers of all alarms.
     """
 
     waiting_max: int = 16_384
@@ -126,9 +126,10 @@ class AlarmPublisher:
         self._thread.start()
 
     def publish(self, alarms: pa.Table | Iterable[Alarm]) -> int:
-        """Hand alarms over, as a table with the columns of `Alarm` or one by one; how many it took.
+        """Hand alarms over, as a table with the columns of `Alarm` or one by one; return how many
+        were taken.
 
-        Never waits. If not all find room, the oldest are left out and counted as overflowed.
+        Never waits. If the queue is full, the oldest are left out and counted as overflowed.
         """
         found = _alarms(alarms)
         now_ns = self._clock.steady_ns()
@@ -179,7 +180,7 @@ class AlarmPublisher:
                 self._settle(alarm, "refused")
 
     def _next(self) -> Alarm | None:
-        """The next one that is due; None once it is over."""
+        """Return the next alarm that is due; None once the publisher has ended."""
         with self._changed:
             while not self._is_over:
                 now_ns = self._clock.steady_ns()
@@ -261,7 +262,8 @@ def alarm_publisher(
     end_point: str,
     settings: FeedbackSettings | None = None,
 ) -> AlarmPublisher:
-    """One that attaches to these edges, in the words of `connect`, when the first alarm comes."""
+    """Return a publisher that attaches to these edges, given as for `connect`, at the first
+    alarm."""
 
     def attach() -> Grid:
         access.files_of(Role.ENDPOINT, end_point)

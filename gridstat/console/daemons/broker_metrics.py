@@ -1,4 +1,4 @@
-"""A broker's figures in Prometheus' words: contracts, promises, ledgers, journal and sessions."""
+"""Prometheus metrics of a broker: contracts, promises, ledgers, journal and sessions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MS_PER_S: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class BrokerFigures:
-    """All that is told of a broker at one moment; nothing in it changes afterwards."""
+    """Facts about a broker at one moment; they never change afterwards."""
 
     survey: Mapping[str, Any]
     ledgers: Sequence[ReportedLedger]

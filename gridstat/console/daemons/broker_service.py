@@ -1,4 +1,4 @@
-"""The life of a broker's process, whichever kind of broker: signals, readiness, reload, end."""
+"""The life of a broker's process, for both kinds of broker: signals, readiness, reload, end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BrokerService(Candidate, Protocol):
         """Stand where the journal ends, then listen; the answer is where."""
 
     def reload(self) -> str:
-        """Take up what can be without a restart; the answer says what was."""
+        """Apply new settings that need no restart; return a report of them."""
 
     async def close(self) -> None:
         """Leave nothing behind."""

@@ -10,7 +10,8 @@ import gc
 from typing import Final
 
 THRESHOLDS: Final = (50_000, 20, 100)
-"""Objects made since the last look at the youngest, and looks at one age for one at the next."""
+"""Objects made since the last collection of the youngest, and collections of one age for one of the
+next."""
 
 
 def collect_rarely() -> None:

@@ -1,8 +1,8 @@
 """Selection of the ledgers, reported every few seconds by a broker, that become rows of the log.
 
-Counts never fall, so a later reading says all that an earlier one did, and one a minute is enough.
-What an account by the hour needs is exact all the same: the last reading of every hour and of every
-contract, and a loss as soon as it is known.
+Counts never fall, so a later reading contains all that an earlier one did, and one a minute is
+enough. An account by the hour is exact nevertheless: it has the last reading of every hour and of
+every contract, and a loss as soon as it is known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 Row: TypeAlias = dict[str, Any]
 Facts: TypeAlias = "Mapping[str, Any]"
 Key: TypeAlias = tuple[int, str, str]
-"""Subscription, end-point and variable: a broker that began anew gives the same numbers again."""
+"""Subscription, end-point and variable: a broker that starts with an empty journal reuses
+numbers."""
 
 INT64_MAX: Final = (1 << 63) - 1
 NS_PER_S: Final = 1_000_000_000
@@ -40,7 +41,7 @@ class _Reading:
 
 
 class LedgerRows:
-    """Remembers what was read last and what was told last of every contract that is not over."""
+    """Last reading and last written row of every contract that has not ended."""
 
     def __init__(self, every_s: float) -> None:
         self._every_ns = round(every_s * NS_PER_S)
@@ -83,7 +84,8 @@ class LedgerRows:
         return has_trouble or not is_early
 
     def _tell(self, key: Key, reading: _Reading, *, is_again: bool = False) -> list[Row]:
-        """Its rows that say something else than those told before, or all of them again."""
+        """Return the rows of a reading that differ from those written before, or all of them
+        again."""
         told = self._told.get(key)
         if told is reading:
             return []

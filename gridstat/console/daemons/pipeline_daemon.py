@@ -1,7 +1,7 @@
-"""The pipeline as a process: a Spark session, the ingest, its alarms and the way back to the grid.
+"""The pipeline as a process: a Spark session, the ingest, and its alarms, published into the grid.
 
-It may be started before the recorder, and ended and killed at any time; the next one goes on where
-this one was.
+The process may be started before the recorder, and be ended or killed at any time; the next one
+continues from the same position.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def run_pipeline(plan: PipelinePlan, callbacks: PipelineCallbacks) -> Line:
 
 
 def _alarms(plan: PipelinePlan, stack: ExitStack, stop: threading.Event) -> AlarmFollower:
-    """Finds alarms after each batch; where there is a way back, they go into the grid."""
+    """Evaluate alarms after each batch, and publish them if there is a feedback."""
     if plan.feedback is None:
         return AlarmFollower(plan.folder, plan.rules)
     way = plan.feedback
@@ -165,7 +165,7 @@ def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
 def _progress_reported(
     folder: PipelineFolder, on_progress: Callable[[Line], None]
 ) -> Iterator[None]:
-    """Tells of progress once a second, while there is some."""
+    """Report progress once a second, while there is some."""
     ended = threading.Event()
 
     def watch() -> None:

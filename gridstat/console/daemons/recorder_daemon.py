@@ -101,7 +101,7 @@ class RecorderTap:
             self._recorder.put(CONTRACTS, rows)
 
     def look(self, received: dict[str, int], *, is_attached: bool) -> None:
-        """Note what the receiver had to drop; the kernel does not tell how many events."""
+        """Record what the receiver had to drop; the kernel does not count events."""
         from_ns, self._looked_ns = self._looked_ns, time.time_ns()
         if not is_attached:
             self._recorder.miss(GapReason.DETACHED, from_ns, self._looked_ns, None)
@@ -137,7 +137,7 @@ class RecorderDaemon:
         )
 
     async def start(self) -> Line:
-        """Attach, subscribe, and say from where on it records."""
+        """Attach, subscribe, and return the record from which on it records."""
         plan = self._plan
         self._connection = await connect_async(
             plan.edges,
@@ -183,7 +183,7 @@ class RecorderDaemon:
         self._thread.rotate()
 
     async def close(self) -> Line:
-        """Leave the cloud, write down what has come, and tell what that was."""
+        """Leave the cloud, write what has come, and return the final figures."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await asyncio.to_thread(connection.close)

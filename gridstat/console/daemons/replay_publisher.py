@@ -1,9 +1,9 @@
-"""Old events published once more: with their own stamps, at a chosen speed, below all live traffic.
+"""Replay of archived events: with their own stamps, at a chosen speed, below all live traffic.
 
 Each run is an end-point of its own (`c1/replay/<run>`), so that its variables are new ones and no
-router takes the second replay of an hour for copies of the first. Pacing is by the steady clock;
-whoever falls behind, for the archive is slow or the process was stopped, goes on later and never
-faster.
+router takes the second replay of an hour for copies of the first. Pacing is by the steady clock. A
+replay that falls behind, because the archive is slow or the process was stopped, continues later
+and never faster.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ReplayTally:
 
 
 class _Events(NamedTuple):
-    """Events of one batch that can be published, by stamp; `kinds` are places in `KINDS`."""
+    """Events of one batch that can be published, by stamp; `kinds` are indices in `KINDS`."""
 
     publications: NDArray[Any]
     kinds: NDArray[Any]

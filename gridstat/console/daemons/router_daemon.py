@@ -1,7 +1,7 @@
 """One managed router as a process: the core, the agent, and the driver between them.
 
-The agent decides; `core_work.py` does what it says to the core and brings back what the core
-tells. Forwarding itself runs in the core's thread, with a broker or without.
+The agent decides; `core_work.py` carries its instructions out on the core and returns the core's
+events. Forwarding itself runs in the core's thread, with a broker or without.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 DRAIN_STEP_S: Final = 0.005
 DRAIN_STEPS_MAX: Final = 400
-"""Two seconds: whatever a paced channel has not sent by then is late for anybody."""
+"""Longest time for draining: an event that a paced channel has not sent by then is late for any
+contract."""
 RESOLVE_AGAIN_S: Final = 2.0
 Line: TypeAlias = dict[str, Any]
 
@@ -120,7 +121,7 @@ class RouterDaemon:
         log.info("forwarding_thread scheduling=%r", str(granted))
 
     async def _serve_commands(self) -> int:
-        """Listen for end-points; an inner router too, to refuse them in words."""
+        """Listen for end-points; an inner router listens too, to refuse them with a reason."""
         host, port = self._plan.command
         try:
             _, command_port = await self._driver.serve(host, port, {Role.ENDPOINT})
@@ -147,7 +148,8 @@ class RouterDaemon:
         )
 
     def reload(self, plan: RouterPlan) -> str:
-        """Take up what can change while the router runs; in words, what did and what cannot."""
+        """Apply settings that can change while the router runs; return a text with what did and
+        what cannot."""
         before, now = self._plan, plan
         taken: list[str] = []
         if (before.log_level, before.is_log_json) != (now.log_level, now.is_log_json):
@@ -181,7 +183,7 @@ class RouterDaemon:
         return "draining" if self._is_draining else ""
 
     def report(self) -> Line:
-        """The last words: what was counted."""
+        """Return the final counts."""
         report = self._router.report()
         return {
             "router": self._plan.name,
@@ -251,7 +253,8 @@ class RouterDaemon:
             self._finding = asyncio.get_running_loop().create_task(self._resolve_broker(services))
 
     async def _resolve_broker(self, services: Sequence[Address]) -> None:
-        """Ask where the broker is until somebody knows, and again whenever it cannot be reached."""
+        """Look the broker's address up until it is known, and again whenever the broker cannot be
+        reached."""
         known: Address | None = None
         failed = asyncio.Event()
         while True:
@@ -296,9 +299,9 @@ async def serve_router(
     on_ready: Callable[[Line], None],
     tell: Callable[[str], None],
 ) -> Line:
-    """Route until a signal asks to end; the answer is the last report.
+    """Route until a signal asks to end; return the last report.
 
-    `load` reads the file, also anew; `tell` hears what a reload has changed.
+    `load` reads the file, also again; `tell` receives the text of a reload.
     """
     plan = load()
     daemon = RouterDaemon(plan)

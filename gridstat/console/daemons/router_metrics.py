@@ -1,6 +1,6 @@
-"""A router's figures in Prometheus' words: base units, one name a thing, labels for the rest.
+"""Prometheus metrics of a router: base units, one name for each quantity, labels for the rest.
 
-`events_total` by outcome reconciles: all outcomes together are what came in.
+`events_total` by outcome reconciles: the sum of all outcomes is the number of received events.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ SOURCE_COUNTERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RouterFigures:
-    """All that is told of a router at one moment; counters by the names that the core uses."""
+    """Facts about a router at one moment; counters by the names that the core uses."""
 
     name: str
     role: str

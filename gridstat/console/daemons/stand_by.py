@@ -1,7 +1,7 @@
 """Start of a broker: at once, or as a stand-by that waits until the active broker's lease is free.
 
-Whoever shares a journal in a database waits until its lease is free, and follows the journal
-meanwhile, so that little is left to be read when its turn comes.
+A stand-by that shares a journal in a database follows the journal while it waits, so that little is
+left to read when it takes over.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def open_journal(plan: JournalPlan, *, may_be_older: bool = False) -> Journal:
 
 
 class Restorable(Protocol):
-    """A machine that can be led to where the journal ends, before it starts."""
+    """Machine that follows the journal to its end before it starts."""
 
     def restore(self, written: Sequence[bytes]) -> None:
         """Go on by operations that follow those before."""
@@ -164,10 +164,11 @@ async def in_charge(
 
 
 async def _follow(candidate: Candidate, stopping: asyncio.Event, reporter: _WaitReporter) -> bool:
-    """False if it has to begin anew: a snapshot has replaced what it has read, or it is to end.
+    """Return True once the lease is claimed; False if the candidate must be made again, since a
+    snapshot has replaced what it has read, or if the process is stopped.
 
-    Nobody takes charge of what it cannot read. `LinkDown` is raised where that shows only after the
-    claim: whoever kept the lease would keep it from those who can.
+    A broker does not take charge of a journal that it cannot read. `LinkDown` is raised if that
+    shows only after the claim: otherwise it would keep the lease from brokers that can.
     """
     journal = candidate.journal
     has_answered = has_read = False

@@ -1,4 +1,4 @@
-"""A QoS broker's figures in Prometheus' words: children, channels between clouds, contracts."""
+"""Prometheus metrics of a QoS broker: children, channels between clouds, contracts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TreeFigures:
-    """All that is told of a broker at one moment; nothing in it changes afterwards."""
+    """Facts about a broker at one moment; they never change afterwards."""
 
     survey: Mapping[str, Any]
     journal: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""Three ways to show a running grid: a screen, a line of text a second, a JSON line a second."""
+"""Three displays of a running grid: a screen, a line of text a second, a JSON line a second."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ class Display(Protocol):
 
 
 class LiveDisplay:
-    """A screen of pages that changes in place, on a terminal.
+    """Screen of pages that changes in place, on a terminal.
 
-    What is told meanwhile stands on its first page, and once more below when the screen is closed.
+    Messages are on its first page, and are printed once more when the screen is closed.
     """
 
     interval_s = 0.5

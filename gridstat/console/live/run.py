@@ -117,9 +117,9 @@ def jobs(grid: Grid, folder: GridFolder) -> list[list[Job]]:
 
 
 def recording_jobs(run: Run) -> list[list[Job]]:
-    """Pipeline and recorder, which the grid can do without.
+    """Return the jobs of pipeline and recorder, without which the grid can run.
 
-    Groups end in the opposite order, so the pipeline takes over the recorder's last words.
+    Groups end in the opposite order, so the pipeline processes the recorder's last records.
     """
     place, recorder, wish = run.pipeline_folder, run.grid.recorder, run.grid.pipeline
     if place is None or recorder is None or wish is None:
@@ -136,7 +136,7 @@ def recording_jobs(run: Run) -> list[list[Job]]:
 
 
 def recorder_arguments(run: Run, recorder: Subscriber, place: Path) -> tuple[str, ...]:
-    """The recorder as a command, with the contract that the grid's file wishes for it."""
+    """Return the arguments of the recorder's command, with the contract of the grid's file."""
     qos = recorder.qos
     words = ["recorder", *recorder.patterns, "--name", recorder.name, "--folder", str(run.folder)]
     words += ["--into", str(place / LOG), "--json"]
@@ -206,9 +206,9 @@ async def _wait_until(end_s: float, supervisor: Supervisor, *, stopped: asyncio.
 
 
 async def _settled(supervisor: Supervisor, *, started_s: float) -> ClosingAccount | None:
-    """Silence the PMUs and wait for what is on its way, within a bound; then count.
+    """Stop the PMUs and wait for events in flight, within a time limit; then count.
 
-    None where a second signal has ended everything before that.
+    None if a second signal has ended everything before.
     """
     paused = await supervisor.ask([PMUS], do="pause", expected="paused")
     seconds = time.monotonic() - started_s

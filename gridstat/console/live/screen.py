@@ -151,7 +151,7 @@ def has_screen(console: Console) -> bool:
 
 
 class _HeldLines(io.TextIOBase):
-    """Keeps the last lines that are written, to be shown when the screen is gone."""
+    """Keeps the last written lines, to be shown when the screen is closed."""
 
     def __init__(self) -> None:
         super().__init__()

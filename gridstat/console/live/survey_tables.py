@@ -32,7 +32,7 @@ def survey_tables(facts: Mapping[str, Any]) -> dict[str, FittedTable]:
 
 
 def shown_of(shown: int, total: int) -> str:
-    """Said where a survey lists fewer subscriptions than there are."""
+    """Note for a survey that lists fewer subscriptions than there are."""
     return f"{shown:,} of {total:,} subscriptions are shown" if shown < total else ""
 
 

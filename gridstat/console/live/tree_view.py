@@ -26,7 +26,7 @@ BRANCH, LAST, DOWN, BLANK = "├─ ", "└─ ", "│  ", "   "
 def tree_lines(grid_survey: GridSurvey, parents: Mapping[str, str] | None = None) -> Iterator[str]:
     """Yield the lines of the tree from the root down; silent brokers are drawn at their positions.
 
-    `parents` is what the folder says of the tree; what a parent tells of its children counts too.
+    `parents` is the tree in the folder; children that a parent reports count too.
     """
     above = dict(parents or {}) | _reported_parents(grid_survey)
     names = dict.fromkeys((*grid_survey.surveys, *grid_survey.away, *above))

@@ -25,7 +25,7 @@ ENDS_WITH_US: Final = ("setpriv", "--pdeathsig", "TERM", "--")
 
 
 class Child:
-    """Lives from `started` until `gone`; whatever it says meanwhile goes to `on_line`."""
+    """Child process from `started` until `gone`; each line that it prints goes to `on_line`."""
 
     def __init__(self, name: str, process: Process) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class Child:
             self._process.stdin.write(line)
 
     async def gone(self, on_line: Callable[[bytes], None]) -> str:
-        """Pass its lines on until it has ended; the answer says how that came."""
+        """Pass its lines on until it has ended; return how it ended."""
         await asyncio.gather(self._read_lines(on_line), self._read_last_lines())
         return _how(await self._process.wait())
 
@@ -73,7 +73,8 @@ class Child:
             self.last_lines.append(text.decode(errors="replace").rstrip())
 
     async def end(self, drain_s: float = DRAIN_S) -> None:
-        """Ask it to drain and end, then insist; it is gone when this returns."""
+        """Request it to drain and end, and kill it after a time limit; it has ended when this
+        returns."""
         for insist, patience_s in ((self._process.terminate, drain_s), (self.kill, KILL_S)):
             with suppress(ProcessLookupError):
                 insist()

@@ -22,7 +22,7 @@ def encoded(line: Mapping[str, Any]) -> bytes:
 
 
 def decoded(text: bytes) -> Line:
-    """A line of a simulation process, or a daemon's word in the same form."""
+    """Line of a simulation process, or of a daemon, in the same form."""
     try:
         line = json.loads(text)
     except ValueError:

@@ -34,7 +34,7 @@ class SimulationProcess(Protocol):
     """One role in a grid; it is driven, and never waits by itself."""
 
     def handle(self, do: str) -> Line:
-        """Obey a command; what is returned is said back."""
+        """Obey a command; return the reply."""
 
     def wait_s(self) -> float | None:
         """Return the time until something is due by the clock; None: wait for a line."""
@@ -66,7 +66,7 @@ def play(make: Callable[[Grid, Access], SimulationProcess]) -> int:
 
 
 def edges_of(access: Access, names: tuple[str, ...]) -> list[str]:
-    """Edges in the words of `gridstat.connect`."""
+    """Edges, written as for `gridstat.connect`."""
     return [f"{name}@{address_text(access.edges[name])}" for name in names]
 
 

@@ -67,7 +67,7 @@ class Supervisor:
         return {name: child.process_id for name, child in self._children.items()}
 
     async def start(self, on_progress: Callable[[tuple[str, ...]], None]) -> None:
-        """Bring everything up, group by group; raises what is in the way."""
+        """Start everything, group by group; raise the first failure."""
         for group in self._groups:
             self._missing.update(job.name for job in group if job.is_needed)
             await asyncio.gather(*(self._start(job) for job in group))
@@ -82,7 +82,7 @@ class Supervisor:
             raise self._failure.result()
 
     async def failed(self) -> None:
-        """Returns when the grid cannot go on; `raise_failure` then says why."""
+        """Return when the grid cannot continue; `raise_failure` then raises the reason."""
         await asyncio.wait({self._failure})
 
     async def ask(self, names: Iterable[str], *, do: str, expected: str) -> Observation:

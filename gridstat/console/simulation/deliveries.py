@@ -1,7 +1,7 @@
 """Delivered slots of a subscriber, compared with the slots that were due.
 
 The slots of a subscription are known beforehand (every n-th one), so a hole between two deliveries
-is a loss, exactly, whatever the cause and without asking anybody.
+is exactly a loss, of any cause, without data from other processes.
 """
 
 from __future__ import annotations

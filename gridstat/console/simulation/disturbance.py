@@ -1,8 +1,8 @@
 """Disturbances from a seed: a fault, a line trip, a generator trip, or nothing but ambient noise.
 
-Kinds take turns with the seed. After a disturbance the areas are damped well, badly or
-negatively, as if stabilisers had stayed, gone or been turned round; before it, always well. A
-station may fall silent for a while.
+Kinds alternate with the seed. After a disturbance the areas are damped well, badly or negatively,
+as if stabilisers had stayed, failed or been reversed; before it, always well. A station may be
+silent for a while.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def draw_disturbance(seed: int, attempt: int = 0) -> Disturbance:
 def fault(
     before: Phase, steps: tuple[int, int], bus: int, reactance: float, damping_ratio: float
 ) -> tuple[Phase, ...]:
-    """A short circuit at a bus, that is gone when it is cleared."""
+    """Return the phases of a short circuit at a bus, from its start and from its clearing."""
     shorted = before.network.with_fault(bus, reactance)
     return (
         Phase(steps[0], shorted, before.power, damping_ratio),

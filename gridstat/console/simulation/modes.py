@@ -1,8 +1,8 @@
-"""The swings that the laws of physics allow: modes of the system as it is left by a disturbance.
+"""Modes of oscillation of the system as a disturbance leaves it.
 
-The equations of motion, made linear around where the plants come to rest, have eigenvalues, which
-are frequency and damping, and eigenvectors, which tell how much each station takes part. That is
-the truth against which an estimate from measurements is held.
+The equations of motion, linearised around the position of rest, have eigenvalues, which are
+frequency and damping, and eigenvectors, which give the share of each station. Estimates from
+measurements are compared with these.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Recording of PMU measurements of several stations, real or simulated: a table by time.
 
-A recording comes from the swing model or from another program's run; whoever plays it asks for a
-station at a time, between two rows of the table too.
+A recording comes from the swing model or from another program's run. Its reader interpolates
+between two rows for a station and a time.
 """
 
 from __future__ import annotations

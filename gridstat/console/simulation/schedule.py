@@ -23,7 +23,7 @@ LATE_NS_MAX: Final = 5_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """An instant at which one PMU measures; `pmu` is its place in the schedule."""
+    """Instant at which one PMU measures; `pmu` is its index in the schedule."""
 
     pmu: int
     slot: int

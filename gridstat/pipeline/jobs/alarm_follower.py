@@ -160,7 +160,7 @@ class AlarmFollower:
 
 
 def recently_active(known: pa.Table, from_ns: int) -> pa.Table:
-    """Streams that may have a say from an instant on: a recorder leaves many that are over."""
+    """Return the streams that may send after an instant; a log has many streams that have ended."""
     return known.filter(pc.greater_equal(known.column("until_ns"), from_ns - LOOK_BACK_NS_MAX - 1))
 
 

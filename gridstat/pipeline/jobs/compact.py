@@ -1,6 +1,6 @@
-"""Compact: few large files of many small ones, old ones removed, and the log told what it may lose.
+"""Compact: merge small files into few large ones, remove old files, and release archived log.
 
-It may run beside the ingest job, and needs no Spark.
+The job may run beside the ingest job, and needs no Spark.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class Compacted:
 
 
 def compact(folder: PipelineFolder, settings: CompactSettings | None = None) -> list[Compacted]:
-    """Every table there is; then the log may release what is safe in them.
+    """Compact every table; then release the part of the log that the tables contain.
 
-    A table that cannot be compacted keeps its files, and is told of when all else is done.
+    A table that cannot be compacted keeps its files; its error is raised after all other tables.
     """
     wanted = CompactSettings() if settings is None else settings
     found = [table for table in TABLES.values() if (folder.tables / table.name).is_dir()]
@@ -95,7 +95,7 @@ def compact_table(
 
 
 def release(folder: PipelineFolder) -> int:
-    """Tells the log before which record everything is in the tables."""
+    """Write for the log the number before which all records are in the tables."""
     taken = releasable(folder)
     if taken:
         note_archived(folder.log, EVENTS, taken)

@@ -46,9 +46,9 @@ JOB: Final = "ingest"
 POLL_S: Final = 0.2
 QUIET_LOOK_S: Final = 1.0
 STATUS_NS_MAX: Final = 5_000_000_000
-"""A recorder whose word is older is not at work."""
+"""Age of a recorder's status from which on the recorder counts as stopped."""
 QUIET_NS: Final = 2_000_000_000
-"""Clocks of publishers may be so far behind the recorder's."""
+"""Largest delay of a publisher's clock behind the recorder's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Follower(Protocol):
 
 
 class _Ended(Exception):  # noqa: N818 - It is an end, no error.
-    """A batch came after the end was asked for."""
+    """A batch came after the end was requested."""
 
 
 class Ingest:
@@ -115,7 +115,8 @@ class Ingest:
         self.rollups = Rollups.of(folder, self.archive)
 
     def run(self, stop: threading.Event) -> None:
-        """Takes what is recorded as it comes, until told to stop; then the rest, and flushes."""
+        """Process recorded data as it comes, until `stop` is set; then process the rest and
+        flush."""
         with self._locked_folder():
             self._await(self._start(available_now=False), stop)
             self._state = "draining"
@@ -124,7 +125,7 @@ class Ingest:
             self._finish()
 
     def run_to_end(self, *, has_flush: bool = True) -> None:
-        """Takes all that is recorded by now; flushes unless told that more will come."""
+        """Process all data that is recorded by now; flush unless more will come."""
         with self._locked_folder():
             self._await(self._start(available_now=True), threading.Event())
             self._advance_rest()
@@ -205,7 +206,7 @@ class Ingest:
             raise
 
     def _advance_rest(self) -> None:
-        """Once no more batches come: the minutes and hours that were not yet seen to."""
+        """Compute the remaining minutes and hours, once no more batches come."""
         self._background.wait()
         newest_ns = self.archive.events.highest("created_ns")
         if newest_ns is not None:

@@ -1,4 +1,5 @@
-"""Mine: what history tells, from the rollups and the counters of routers; every table made anew."""
+"""Mine: statistics of history from the rollups and the counters of routers; all tables are
+replaced."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class MineSettings:
     score_limit: float = SCORE_LIMIT
     """Deviations from the usual value from which on a minute is an anomaly."""
     variables_max: int = VARIABLES_MAX
-    """Correlations are sought among so many variables, those that were heard most often."""
+    """Most variables among which correlations are computed: those with the most events."""
 
 
 def run_mine(

@@ -37,7 +37,7 @@ NS_PER_S: Final = 1_000_000_000
 ROWS_MAX: Final = 500_000
 """Rows of one piece; two pieces are in memory at a time."""
 BUCKETS_MAX: Final = 10_000
-"""Stretches of the interval whose rows are counted before it is cut into pieces."""
+"""Parts of the interval whose rows are counted before it is cut into pieces."""
 COLUMNS: Final = ("stream", "created_ns", "flags", "value", "word")
 APERIODIC: Final = Period(1, 10)
 """Alerts have no period: replayed they may come so often, and of several at once one does."""
@@ -151,7 +151,8 @@ class ReplaySource:
         return sorted_rows.select(*COLUMNS).toArrow()
 
     def _rows(self, request: ReplayRequest, piece: tuple[int, int]) -> DataFrame:
-        """Archived events of a stretch; only of files that may have some."""
+        """Return archived events of a part of the interval; only files that may have some are
+        read."""
         from_ns, to_ns = piece
         table = StoredTable(self._folder.tables, EVENTS)
         rows = table.read(self._spark, table.paths("created_ns", [(from_ns, to_ns - 1)]))

@@ -1,8 +1,8 @@
 """Audit of contracts: the promise of each contract in each hour, and the evidence of its delivery.
 
-Three witnesses are joined: the contracts as granted and the law of slots, which say what was due;
-the ledgers, by which subscribers tell what came; and, for the recorder's own subscriptions, the
-archived events themselves, by which latencies and gaps are exact.
+Three sources are joined: the granted contracts with the law of slots, which give the slots that
+were due; the ledgers, in which subscribers report what came; and, for the recorder's own
+subscriptions, the archived events, which give exact latencies and gaps.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ def _as_table(hours: DataFrame, open_s: Column) -> DataFrame:
 
 
 def _is_kept(open_s: Column) -> Column:
-    """False if it is known to be broken, null if nobody can tell, true only if all is well."""
+    """Return false if the contract is known to be broken, null if unknown, true only if all is
+    well."""
     open_slots = open_s * F.col("period_per_seconds") / F.col("period_seconds")
     open_slots = F.ceil(open_slots / F.col("every")) + F.lit(1)
     missing = F.col("expected_by_law") - F.col("expected")

@@ -61,7 +61,7 @@ def promises_by_hour(contracts: DataFrame, until_ns: int) -> DataFrame:
 
 
 def merged(stretches: DataFrame) -> DataFrame:
-    """The same stretches of time without what is in an earlier one already."""
+    """Return the same spans without the parts that lie in an earlier span."""
     in_order = Window.orderBy("from_ns", "to_ns")
     earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
     known_ns = F.coalesce(F.max("to_ns").over(earlier), F.col("from_ns"))

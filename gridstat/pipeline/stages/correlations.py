@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 INPUT: Final = "variable string, window_start timestamp, count bigint, mean double"
 VARIABLES_MAX: Final = 64
-"""Pairs grow with the square; of more variables those that were heard most often are taken."""
+"""Most variables; pairs grow with the square, so those with the most events are taken."""
 SECONDS_MIN: Final = 30
-"""Fewer common seconds say nothing."""
+"""Fewest common seconds for a correlation."""
 
 
 def correlations(

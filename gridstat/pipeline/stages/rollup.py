@@ -1,8 +1,8 @@
-"""Rollup: what each stream did in each window of event time, be it a second, a minute or an hour.
+"""Rollup: counts and statistics of each stream in each window of event time (second, minute, hour).
 
-A stream that was silent has a row with count 0 in every window in which it had something due and
-somebody was heard; windows in which nobody was heard have none, for then it was the recorder that
-was away. Percentiles are exact, which Spark's own aggregation does at a third of the speed.
+A silent stream has a row with count 0 in every window in which it had a slot due and any other
+stream has events. A window without any event has no rows, for then the recorder was away.
+Percentiles are exact; Spark's own exact aggregation has a third of the speed.
 """
 
 from __future__ import annotations
@@ -163,9 +163,9 @@ def _percentile(
 
 
 def complete(measured: pa.Table, streams: pa.Table, window_s: int) -> pa.Table:
-    """The columns of the rollup tables: with what was expected, and with the silent streams.
+    """Add the expected counts and the silent streams to the columns of the rollup tables.
 
-    All that was heard in a window must be there, since only then it is known who was not.
+    All events of a window must be there, since only then the silent streams are known.
     """
     if not measured.num_rows:
         return _finished(measured, {}, window_s)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TIME_QUALITY_BITS: Final = 0b11
 NS_PER_US: Final = 1_000.0
 GRACE_NS: Final = 2_000_000_000
-"""Shorter than this, what is missing after a grant or at the end is on its way or being set up."""
+"""Shortest gap after a grant or at the end; a shorter one is set-up time or an event in flight."""
 GAP: Final = (*SUBSCRIPTION, "hour_ns", "slots", "from_ns", "to_ns", "is_exact")
 """A gap: so many due slots in a row, from the first one's instant to that of the slot after."""
 _LAW: Final = ("period_seconds", "period_per_seconds", "phase_ns", "every")
@@ -97,7 +97,8 @@ def gaps_of_streams(
 
 
 def without_unrecorded(gaps: DataFrame, unrecorded: DataFrame) -> DataFrame:
-    """Slots that were due while nothing was recorded are no part of a gap: nobody knows."""
+    """Remove slots from gaps that were due while nothing was recorded, since their fate is
+    unknown."""
     away = merged(unrecorded).select(
         F.col("from_ns").alias("away_ns"), F.col("to_ns").alias("back_ns")
     )
@@ -123,7 +124,7 @@ def without_unrecorded(gaps: DataFrame, unrecorded: DataFrame) -> DataFrame:
 
 
 def gaps_of_ledgers(ledgers: DataFrame, contracts: DataFrame, until_ns: int) -> DataFrame:
-    """The worst gap of each subscription and hour, as its subscriber has told it."""
+    """Return the worst gap of each subscription and hour, as its subscriber has reported it."""
     told = ledgers.filter(F.col("path").isNull() & (F.col("gap_slots_max") > 0))
     worst = told.groupBy(*SUBSCRIPTION, _hour("gap_ended_ns")).agg(
         F.max("gap_slots_max").alias("slots"),
