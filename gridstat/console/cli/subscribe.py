@@ -14,7 +14,6 @@ from rich.console import Console
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
-from gridstat.console.cli.change_lines import change_facts, change_text
 from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.figures import milliseconds
 from gridstat.console.cli.options import (
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.core.samples import Samples
+    from gridstat.endpoint.change import Change
     from gridstat.endpoint.change_stream import ChangeStream
     from gridstat.endpoint.connection import Connection
     from gridstat.endpoint.flooded import FloodedEvent
@@ -234,3 +234,33 @@ def _values(subscription: Subscription, batch: Samples) -> list[object]:
             return list(batch["value"].tolist())
         case _:
             return [subscription.value] * len(batch)
+
+
+def change_facts(change: Change) -> dict[str, Any]:
+    """Return a change for JSON; of its contract, the paths and which of them are down."""
+    facts: dict[str, Any] = {
+        "kind": str(change.kind),
+        "subject": str(change.subject),
+        "name": change.name,
+        "at_ns": change.at_ns,
+        "reason": change.reason,
+        "code": change.code,
+        "is_over": change.is_over,
+    }
+    if change.edges_left is not None:
+        facts["edges_left"] = change.edges_left
+    if change.policed:
+        facts["policed"] = dict(change.policed)
+    if change.contract is not None:
+        facts["paths"] = [list(path.routers) for path in change.contract.paths]
+        facts["paths_down"] = list(change.contract.paths_down or ())
+    return facts
+
+
+def change_text(change: Change) -> str:
+    """Return a line, as `1718.250000 lowered subscription c1/a/v: path 2 is down`, and the code."""
+    code = f" (code {change.code})" if change.code else ""
+    # Text from outside must not begin a new line or control the terminal.
+    reason = "".join(each if each.isprintable() else "?" for each in change.reason)
+    seconds = f"{change.at_ns / NS_PER_S:.6f}"
+    return f"{seconds} {change.kind} {change.subject} {change.name}: {reason}{code}"
