@@ -48,8 +48,8 @@ class AlarmRule:
 
     def text(self, variable: str, finding: Finding) -> str:
         """Return the text of an alarm; it is always the same for the same finding."""
-        told = self.words.format(value=finding.value, limit=finding.limit)
-        return f"{variable}: {told}" + (f" ({finding.note})" if finding.note else "")
+        text_of_finding = self.words.format(value=finding.value, limit=finding.limit)
+        return f"{variable}: {text_of_finding}" + (f" ({finding.note})" if finding.note else "")
 
 
 def load_rules(path: Path | None = None) -> tuple[AlarmRule, ...]:

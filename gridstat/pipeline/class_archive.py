@@ -38,8 +38,8 @@ _QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 def archive_path(home: Path, cache: Path) -> Path:
     """Return the path of the archive for this Java and this Spark; it may not exist yet."""
     jars = Path(pyspark.__file__).parent / "jars"
-    told = f"{java_version_text(home)}|{pyspark.__version__}|{jars}|{jars.stat().st_mtime_ns}"
-    return cache / f"classes-{hashlib.sha256(told.encode()).hexdigest()[:16]}.jsa"
+    versions = f"{java_version_text(home)}|{pyspark.__version__}|{jars}|{jars.stat().st_mtime_ns}"
+    return cache / f"classes-{hashlib.sha256(versions.encode()).hexdigest()[:16]}.jsa"
 
 
 def archive_options(archive: Path) -> str:

@@ -79,10 +79,10 @@ def write_rows(
         yield _written(chosen, aside, values)
 
 
-def written_files(told: Iterable[Row]) -> list[DataFile]:
+def written_files(reported: Iterable[Row]) -> list[DataFile]:
     """Return the files that the tasks of `write_rows` report as `WRITTEN`; rows without a file have
     none."""
-    found = [row for row in told if row.path is not None]
+    found = [row for row in reported if row.path is not None]
     return [data_file(Path(row.path), json.loads(row.partition)) for row in found]
 
 

@@ -168,11 +168,11 @@ class StoredTable:
 
     def compact(self, bytes_target: int) -> Mapping[str, Any]:
         """Makes few large files of many small ones; rows and marks stay."""
-        told: Mapping[str, Any] = self._retried(
+        figures: Mapping[str, Any] = self._retried(
             lambda: self._delta.optimize.compact(target_size=bytes_target)
         )
         self.refresh()
-        return told
+        return figures
 
     def vacuum(self, hours_kept: int) -> list[str]:
         """Removes files that no version of the last hours has, those of killed writers too."""

@@ -111,8 +111,12 @@ def _groups(path: str, names: list[str], spans_ns: Spans) -> Iterator[pa.Table]:
     with pq.ParquetFile(path) as file:
         place = file.schema_arrow.get_field_index("created_ns")
         for group in range(file.num_row_groups):
-            told = file.metadata.row_group(group).column(place).statistics
-            first, last = (told.min, told.max) if told and told.has_min_max else (None, None)
+            statistics = file.metadata.row_group(group).column(place).statistics
+            first, last = (
+                (statistics.min, statistics.max)
+                if statistics and statistics.has_min_max
+                else (None, None)
+            )
             if first is None or touching(np.array([first]), np.array([last]), spans_ns).any():
                 rows = file.read_row_group(group, columns=names, use_threads=False)
                 # Who compacts says of no column that it has no nulls; then none should here.

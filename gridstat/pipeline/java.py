@@ -60,7 +60,7 @@ def java_version(home: Path) -> int:
 def java_version_text(home: Path) -> str:
     """Return the version text of this Java; empty if it does not run."""
     try:
-        told = subprocess.run(
+        completed = subprocess.run(
             [home / "bin" / "java", "-version"],
             capture_output=True,
             text=True,
@@ -69,7 +69,7 @@ def java_version_text(home: Path) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return told.stderr
+    return completed.stderr
 
 
 def packaged_java() -> Path | None:

@@ -162,5 +162,5 @@ def column_names(table: TableSchema) -> list[str]:
 
 def columns_of(table: TableSchema) -> list[tuple[str, str]]:
     """Name and type of each column."""
-    words = (column.split() for column in table.columns.split(","))
-    return [(name, kind) for name, kind in words]
+    columns = (column.split() for column in table.columns.split(","))
+    return [(name, kind) for name, kind in columns]

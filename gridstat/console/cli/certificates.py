@@ -60,8 +60,8 @@ def init(
     certificates = CertificateFolder(folder)
     certificates.create_authority(days=days, replace=force)
     summary = certificates.summary(folder / "ca.pem")
-    told = f"authority {folder / 'ca.pem'}, valid until {summary.not_after:%Y-%m-%d}"
-    _tell({"authority": str(folder / "ca.pem"), "key": str(folder / "ca.key")}, told, json=json)
+    text = f"authority {folder / 'ca.pem'}, valid until {summary.not_after:%Y-%m-%d}"
+    _print({"authority": str(folder / "ca.pem"), "key": str(folder / "ca.key")}, text, json=json)
 
 
 @app.command("issue", help="Make a key and a certificate for one party.")
@@ -80,7 +80,7 @@ def issue(
 ) -> None:
     certificates = CertificateFolder(folder)
     files = certificates.issue(parse_peer(party), hosts=host or (), days=days, replace=force)
-    _tell_files(certificates, files, json=json)
+    _print_files(certificates, files, json=json)
 
 
 @app.command(
@@ -104,7 +104,7 @@ def terminals(
     certificates = CertificateFolder(folder)
     for name in terminal_names(cloud, first=first, count=count):
         files = certificates.ensure(Identity(Role.ENDPOINT, name))
-        _tell_files(certificates, files, json=json)
+        _print_files(certificates, files, json=json)
 
 
 @app.command("renew", help="Date a party's certificate anew; its key and hosts stay.")
@@ -116,7 +116,7 @@ def renew(
     json: AsJson = False,
 ) -> None:
     certificates = CertificateFolder(folder)
-    _tell_files(certificates, certificates.renew(parse_peer(party), days=days), json=json)
+    _print_files(certificates, certificates.renew(parse_peer(party), days=days), json=json)
 
 
 @app.command("show", help="List the certificates of a folder: role, name, dates.")
@@ -125,8 +125,8 @@ def show(folder: Folder = DEFAULT_FOLDER, json: AsJson = False) -> None:
     certificates = CertificateFolder(folder)
     found, console = certificates.summaries(), Console()
     if json:
-        told = [_described(certificates, summary) for summary in found]
-        print_plainly(console, json_text.dumps({"certificates": told}))
+        text = [_described(certificates, summary) for summary in found]
+        print_plainly(console, json_text.dumps({"certificates": text}))
         return
     if not found:
         print_plainly(console, f"{folder} holds no certificate; begin with certificates init")
@@ -150,18 +150,18 @@ def show(folder: Folder = DEFAULT_FOLDER, json: AsJson = False) -> None:
     print_table(console, table)
 
 
-def _tell_files(certificates: CertificateFolder, files: CertificateFiles, *, json: bool) -> None:
+def _print_files(certificates: CertificateFolder, files: CertificateFiles, *, json: bool) -> None:
     summary = certificates.summary(files.certificate)
-    told = (
+    text = (
         f"{summary.role}/{summary.name}: {files.certificate} and {files.key}, "
         f"valid until {summary.not_after:%Y-%m-%d}"
     )
     facts = {**_described(certificates, summary), "file": str(files.certificate)}
-    _tell({**facts, "key": str(files.key)}, told, json=json)
+    _print({**facts, "key": str(files.key)}, text, json=json)
 
 
-def _tell(facts: dict[str, object], told: str, *, json: bool) -> None:
-    print_plainly(Console(), json_text.dumps(facts) if json else told)
+def _print(facts: dict[str, object], text: str, *, json: bool) -> None:
+    print_plainly(Console(), json_text.dumps(facts) if json else text)
 
 
 def _described(certificates: CertificateFolder, summary: CertificateSummary) -> dict[str, object]:

@@ -131,6 +131,6 @@ def added_text(channel: EventChannel) -> str:
     return f"added {channel.label}{waits}"
 
 
-def _do(access: Access, command: OperatorCommand | TreeCommand, told: str, who: str) -> None:
+def _do(access: Access, command: OperatorCommand | TreeCommand, text: str, who: str) -> None:
     ask_once(access, command, who=who)
-    print_plainly(Console(), told)
+    print_plainly(Console(), text)

@@ -119,8 +119,8 @@ def run_experiment(
     # Standard output is for the one line of JSON if that is asked for, and for people if not.
     _show(Console(stderr=json), result)
     if json:
-        told = {"experiment": name, "command": command_of(name, options), **flat_figures(result)}
-        print_plainly(Console(), json_text.dumps(told))
+        facts = {"experiment": name, "command": command_of(name, options), **flat_figures(result)}
+        print_plainly(Console(), json_text.dumps(facts))
 
 
 def load_experiments() -> Mapping[str, Experiment]:
@@ -169,15 +169,15 @@ def options_of(settings: Sequence[str], **short: float | str | None) -> dict[str
 
 def command_of(name: str, options: Mapping[str, float | str]) -> str:
     """Return the command that repeats the measurement; the folder of its samples is left out."""
-    words = ["gridstat", "experiment", "run", name]
+    arguments = ["gridstat", "experiment", "run", name]
     for parameter, value in options.items():
         if parameter == "full" and value == 1:
-            words.append("--full")
+            arguments.append("--full")
         elif parameter in SHORT:
-            words += [f"--{parameter}", str(value)]
+            arguments += [f"--{parameter}", str(value)]
         elif parameter != "samples":
-            words += ["--set", f"{parameter}={value}"]
-    return shlex.join([*words, "--json"])
+            arguments += ["--set", f"{parameter}={value}"]
+    return shlex.join([*arguments, "--json"])
 
 
 def described(experiment: Experiment) -> dict[str, object]:

@@ -36,7 +36,7 @@ Examples:
 """
 BETWEEN_CLOUDS = 1 << 31
 """Channels with such numbers belong to brokers above clouds."""
-PATH_COUNTS_TOLD = ("expected", "delivered", "first", "late", "lost")
+PATH_COUNTS_SHOWN = ("expected", "delivered", "first", "late", "lost")
 
 
 def explain(
@@ -80,8 +80,8 @@ def explained(facts: dict[str, Any]) -> Iterator[str]:
         yield f"{facts['name']} is variable {variable['variable_id']}, {described(variable)}"
     if facts["publisher"]:
         yield f"  published by {facts['publisher']} at {', '.join(facts['edges'])}"
-    told = [facts, *facts.get("elsewhere", ())]
-    subscriptions = [one for found in told for one in found["subscriptions"]]
+    replies = [facts, *facts.get("elsewhere", ())]
+    subscriptions = [one for found in replies for one in found["subscriptions"]]
     whole = {one["contract"] for one in subscriptions if "contract" in one}
     if not subscriptions:
         yield "  nobody has subscribed to it"
@@ -91,7 +91,7 @@ def explained(facts: dict[str, Any]) -> Iterator[str]:
             yield from explained_subscription(subscription)
         elif segment["contract"] not in whole:
             yield from explained_segment(segment, subscription["paths"])
-    for channel in (one for found in told for one in found["channels"]):
+    for channel in (one for found in replies for one in found["channels"]):
         yield f"  channel {channel_text(channel)}"
     for name, reason in facts.get("silent", {}).items():
         yield f"  cloud {name} does not answer, and may take it too: {reason}"
@@ -136,8 +136,8 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
         for part in path.get("parts", ()):
             yield f"      {part['what']}: {milliseconds(part['latency_us'])}"
     yield from left_paths(ledger)
-    for words in subscription.get("degraded", ()):
-        yield f"    note: {words}"
+    for text in subscription.get("degraded", ()):
+        yield f"    note: {text}"
     tight = subscription.get("bottleneck")
     if tight:
         share = 100 * tight["used"] / tight["capacity"] if tight["capacity"] else 0.0
@@ -173,8 +173,8 @@ def left_paths(ledger: dict[str, Any] | None) -> Iterator[str]:
 def path_counts(path: dict[str, Any]) -> str:
     if not path.get("is_counted", True):
         return "nobody can tell its copies from those of the other paths yet"
-    told = [name for name in PATH_COUNTS_TOLD if path.get(name) is not None]
-    counts = ", ".join(f"{path[name]:,} {name}" for name in told)
+    replies = [name for name in PATH_COUNTS_SHOWN if path.get(name) is not None]
+    counts = ", ".join(f"{path[name]:,} {name}" for name in replies)
     one_in = path.get("one_in", 1)
     return counts if one_in == 1 else f"{counts} (reckoned, at times from one in {one_in} slots)"
 

@@ -71,7 +71,7 @@ def flood(
     if json:
         print_plainly(console, json_text.dumps(facts))
         return
-    for line in listed(facts) if listing else told(facts):
+    for line in listed(facts) if listing else flood_lines(facts):
         print_plainly(console, line)
 
 
@@ -124,7 +124,7 @@ def broker_of(access: Access, name: str, at: str) -> Access:
     return access.at(at) if at else access.beside(name.partition("/")[0])
 
 
-def told(facts: dict[str, Any]) -> Iterator[str]:
+def flood_lines(facts: dict[str, Any]) -> Iterator[str]:
     """Yield lines that say where and how a variable floods now."""
     if not facts["modes"]:
         yield f"{facts['name']} does not flood"
@@ -149,4 +149,4 @@ def listed(facts: dict[str, Any]) -> Iterator[str]:
     if not facts["floods"]:
         yield "nothing floods"
     for each in facts["floods"]:
-        yield from told(each)
+        yield from flood_lines(each)

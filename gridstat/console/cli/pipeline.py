@@ -153,14 +153,14 @@ def _run(plan: PipelinePlan, *, is_json: bool) -> None:
     callbacks = PipelineCallbacks(
         on_ready=lambda line: say(line, f"pipeline ready on {line['master']}, log {line['log']}"),
         on_progress=lambda line: say(line, progress_text(line)),
-        tell=lambda text: print_plainly(errors, text),
+        on_message=lambda text: print_plainly(errors, text),
     )
     try:
         ended = run_pipeline(plan, callbacks)
     except GridStatError as error:
         if is_json:  # Whoever started us reads this and need not try again.
-            told = {"message": error.args[0], "hint": error.hint, "code": error.code}
-            print_plainly(console, json_text.dumps({"state": "failed", **told}))
+            facts = {"message": error.args[0], "hint": error.hint, "code": error.code}
+            print_plainly(console, json_text.dumps({"state": "failed", **facts}))
         raise
     say(ended, f"pipeline ended: {progress_text(ended)}")
 
@@ -242,9 +242,9 @@ def compact(
     with Console(stderr=True).status("compacting"):
         done = compact_tables(place, CompactSettings(hours_kept=hours_kept))
     for one in done:
-        words = f"{one.table}: {one.files_before:,} files are {one.files_after:,} now, "
-        words += f"{one.removed:,} old ones removed"
-        print_plainly(Console(), json_text.dumps(asdict(one)) if json else words)
+        text = f"{one.table}: {one.files_before:,} files are {one.files_after:,} now, "
+        text += f"{one.removed:,} old ones removed"
+        print_plainly(Console(), json_text.dumps(asdict(one)) if json else text)
 
 
 def _feedback(

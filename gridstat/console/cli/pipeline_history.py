@@ -90,8 +90,8 @@ def mine(
     place = existing(folder_of(folder, into, log))
     with spark_for(master, driver_memory, "mining") as spark:
         stored = run_mine(spark, place)
-    words = ", ".join(f"{rows:,} {name}" for name, rows in stored.items())
-    print_plainly(Console(), json_text.dumps(stored) if json else words)
+    text = ", ".join(f"{rows:,} {name}" for name, rows in stored.items())
+    print_plainly(Console(), json_text.dumps(stored) if json else text)
 
 
 def replay(
@@ -142,7 +142,9 @@ def replay(
                 else f"replaying {len(published):,} variables below {end_point}",
             )
             tally = publisher.run(
-                source.events(request), stop, lambda told: _tell(console, told, is_json=json)
+                source.events(request),
+                stop,
+                lambda tally: _print_tally(console, tally, is_json=json),
             )
     state = "ended" if tally.is_whole else "stopped"
     line = {**asdict(tally), "state": state}
@@ -164,7 +166,7 @@ def _stop_on_signals() -> threading.Event:
     return stop
 
 
-def _tell(console: Console, tally: ReplayTally, *, is_json: bool) -> None:
+def _print_tally(console: Console, tally: ReplayTally, *, is_json: bool) -> None:
     line: dict[str, Any] = {**asdict(tally), "state": "running"}
     print_plainly(console, json_text.dumps(line) if is_json else _replay_text(tally))
 

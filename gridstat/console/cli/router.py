@@ -95,7 +95,7 @@ def router(
     report = run_router(
         load,
         on_ready=on_ready,
-        tell=lambda text: print_plainly(errors, text),
+        on_message=lambda text: print_plainly(errors, text),
     )
     if json:
         print_plainly(console, json_text.dumps({"state": "ended", **report}))

@@ -92,16 +92,16 @@ def subscribe(
             hint="gridstat subscribe NAME, or gridstat subscribe --flooded",
         )
     access = load_access(folder)
-    wishes = qos(latency_ms=latency_ms, redundancy=redundancy)
+    quality = qos(latency_ms=latency_ms, redundancy=redundancy)
     if rate:
-        wishes = qos(interval=_interval(rate), latency_ms=latency_ms, redundancy=redundancy)
+        quality = qos(interval=_interval(rate), latency_ms=latency_ms, redundancy=redundancy)
     console = Console()
     with attached(access, end_point, edge) as grid:
         printer = Printer(console, as_json=json, changes=grid.changes())
         if flooded:
             printer.begin_flooded(grid)
         else:
-            printer.begin(grid, name, wishes)
+            printer.begin(grid, name, quality)
         deadline_s = time.monotonic() + seconds if seconds else float("inf")
         try:
             while time.monotonic() < deadline_s and (not count or printer.printed < count):
@@ -132,21 +132,21 @@ class Printer:
         self._silent_until_s = 0.0
         self.printed = 0
 
-    def begin(self, grid: Connection, name: str, wishes: QosRequest) -> None:
+    def begin(self, grid: Connection, name: str, quality: QosRequest) -> None:
         if is_pattern(name):
             self._silent_until_s = self._clock() + NO_MATCH_AFTER_S
             self._pattern = grid.subscribe_pattern(
-                name, self._add, qos=wishes, keep_events=KEEP_EVENTS
+                name, self._add, qos=quality, keep_events=KEEP_EVENTS
             )
             for reason in self._pattern.missed:
-                self._tell({"is": "missed", "reason": reason}, reason)
+                self._print_line({"is": "missed", "reason": reason}, reason)
         else:
-            self._add(grid.subscribe(name, qos=wishes, keep_events=KEEP_EVENTS))
+            self._add(grid.subscribe(name, qos=quality, keep_events=KEEP_EVENTS))
 
     def _add(self, subscription: Subscription) -> None:
         self._subscriptions.append(subscription)
         contract = subscription.contract
-        self._tell(
+        self._print_line(
             {
                 "is": "granted",
                 "name": subscription.name,
@@ -181,37 +181,37 @@ class Printer:
                 self._print(subscription.name, value, created_ns, received_ns - created_ns)
         if self.printed == before:
             if self._clock() >= self._silent_until_s:
-                self._tell_unmatched("no variable matches {} yet, waiting")
+                self._print_unmatched("no variable matches {} yet, waiting")
                 self._silent_until_s = float("inf")
             time.sleep(POLL_S)
 
-    def _tell_unmatched(self, text: str) -> None:
+    def _print_unmatched(self, text: str) -> None:
         """Print that a pattern has no match, if so."""
         if self._pattern is not None and not self._subscriptions:
-            told = {"is": "unmatched", "pattern": self._pattern.pattern}
-            self._tell(told, text.format(self._pattern.pattern))
+            report = {"is": "unmatched", "pattern": self._pattern.pattern}
+            self._print_line(report, text.format(self._pattern.pattern))
 
     def _print(self, name: str, value: object, created_ns: int, latency_ns: int) -> None:
         self.printed += 1
         facts = {"name": name, "value": value, "created_ns": created_ns, "latency_ns": latency_ns}
         text = f"{created_ns / NS_PER_S:.6f} {name} {value} ({latency_ns * 1e-6:.3f} ms)"
-        self._tell(facts, text)
+        self._print_line(facts, text)
 
     def print_changes(self) -> None:
         """Print changes of contracts and edges since the last call."""
         while self._changes is not None and (change := self._changes.next(timeout_s=0)) is not None:
-            self._tell({"is": "change", **change_facts(change)}, change_text(change))
+            self._print_line({"is": "change", **change_facts(change)}, change_text(change))
 
     def print_ledgers(self) -> None:
-        self._tell_unmatched("no variable has matched {}")
+        self._print_unmatched("no variable has matched {}")
         self.print_changes()
         for subscription in self._subscriptions:
             ledger = asdict(subscription.ledger())
             counted = ", ".join(f"{key} {ledger[key]}" for key in ledger if key != "paths")
-            told = f"ledger of {subscription.name}: {counted}"
-            self._tell({"is": "ledger", "name": subscription.name, **ledger}, told)
+            report = f"ledger of {subscription.name}: {counted}"
+            self._print_line({"is": "ledger", "name": subscription.name, **ledger}, report)
 
-    def _tell(self, line: dict[str, Any], text: str) -> None:
+    def _print_line(self, line: dict[str, Any], text: str) -> None:
         print_plainly(self._console, json_text.dumps(line, default=str) if self._as_json else text)
 
 

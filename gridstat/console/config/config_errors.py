@@ -78,28 +78,28 @@ def _problem_and_hint(
     shown = "this value" if SECRET_KEYS.intersection(path) else _shown(detail["input"])
     match kind:
         case "extra_forbidden":
-            told = ("unknown key", unknown_key_hint(str(path[-1]), known_keys(path, model)))
+            report = ("unknown key", unknown_key_hint(str(path[-1]), known_keys(path, model)))
         case "missing" if len(path) == 1:
-            told = ("missing", _missing_hint(str(path[0]), model))
+            report = ("missing", _missing_hint(str(path[0]), model))
         case "missing":
-            told = ("missing", f"this key is needed in {_table_text(path)}")
+            report = ("missing", f"this key is needed in {_table_text(path)}")
         case "value_error":
             problem, _, hint = detail["msg"].removeprefix("Value error, ").partition("|")
-            told = (f"{shown}: {problem}", hint)
+            report = (f"{shown}: {problem}", hint)
         case "list_type" if len(path) == 1:
-            told = (f"{shown} is not a list", f"write it as a table, [[{path[0]}]]")
+            report = (f"{shown} is not a list", f"write it as a table, [[{path[0]}]]")
         case "too_short":
-            told = ("empty", "give at least one")
+            report = ("empty", "give at least one")
         case "too_long":
             most = detail.get("ctx", {}).get("max_length")
-            told = ("too many", f"one file may have {most}; start the others from a second file")
+            report = ("too many", f"one file may have {most}; start the others from a second file")
         case "finite_number":
-            told = (f"{shown} is no number", "write it in digits, as 1.5")
+            report = (f"{shown} is no number", "write it in digits, as 1.5")
         case _ if kind in KINDS:
-            told = (f"{shown} is not {KINDS[kind]}", f"write {KINDS[kind]}")
+            report = (f"{shown} is not {KINDS[kind]}", f"write {KINDS[kind]}")
         case _:
-            told = (f"{shown} is out of range", _range_hint(detail, str(path[-1])))
-    return told
+            report = (f"{shown} is out of range", _range_hint(detail, str(path[-1])))
+    return report
 
 
 def _shown(value: object) -> str:

@@ -145,8 +145,8 @@ class AlarmPublisher:
     def counters(self) -> dict[str, int]:
         """Number of alarms by outcome, and how many still wait."""
         with self._changed:
-            told = {outcome: self._counts[outcome] for outcome in OUTCOMES}
-            return {**told, "waiting": len(self._waiting) + self._in_hand}
+            counts = {outcome: self._counts[outcome] for outcome in OUTCOMES}
+            return {**counts, "waiting": len(self._waiting) + self._in_hand}
 
     def is_idle(self) -> bool:
         """True if no alarm waits: each one that was handed over has an outcome."""

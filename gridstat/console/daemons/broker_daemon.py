@@ -142,10 +142,12 @@ def broker_settings(settings: CloudSettings) -> BrokerSettings:
 
 
 def run_broker(
-    plan: BrokerPlan, *, on_ready: Callable[[Line], None], tell: Callable[[str], None]
+    plan: BrokerPlan, *, on_ready: Callable[[Line], None], on_message: Callable[[str], None]
 ) -> None:
     """The whole life of a broker process, its log and event loop included."""
     settings = plan.settings
     set_up_logging(level=settings.log.level, is_json=settings.log.json_lines)
-    callbacks = ServiceCallbacks(plan.name, f"managing cloud {settings.cloud}", on_ready, tell)
+    callbacks = ServiceCallbacks(
+        plan.name, f"managing cloud {settings.cloud}", on_ready, on_message
+    )
     asyncio.run(serve_until_stopped(lambda: BrokerDaemon(plan), callbacks))

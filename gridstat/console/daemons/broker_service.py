@@ -42,7 +42,7 @@ class ServiceCallbacks:
     broker: str
     status: str
     on_ready: Callable[[Line], None]
-    tell: Callable[[str], None]
+    on_message: Callable[[str], None]
 
 
 async def serve_until_stopped(
@@ -53,9 +53,9 @@ async def serve_until_stopped(
 
     def reload() -> None:
         try:
-            callbacks.tell(service.reload() if service else NOT_IN_CHARGE)
+            callbacks.on_message(service.reload() if service else NOT_IN_CHARGE)
         except GridStatError as error:
-            callbacks.tell(f"not reloaded, going on as before: {error}")
+            callbacks.on_message(f"not reloaded, going on as before: {error}")
 
     def waits(reason: str) -> None:
         state = WAITING if reason else STANDING_BY

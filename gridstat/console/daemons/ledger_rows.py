@@ -46,7 +46,7 @@ class LedgerRows:
     def __init__(self, every_s: float) -> None:
         self._every_ns = round(every_s * NS_PER_S)
         self._read: dict[Key, _Reading] = {}
-        self._told: dict[Key, _Reading] = {}
+        self._written: dict[Key, _Reading] = {}
 
     def rows(self, account: Iterable[Facts], time_ns: int) -> list[Row]:
         """Return the rows to write now, older readings first; the account must be whole."""
@@ -60,37 +60,37 @@ class LedgerRows:
         rows: list[Row] = []
         for key, before in self._read.items():
             if key not in now or _has_fallen(before, now[key]):
-                rows += self._tell(key, before)
+                rows += self._write(key, before)
             elif time_ns // HOUR_NS != before.time_ns // HOUR_NS:
                 # Idle ones too: however little is kept of the log, the next hour has its base.
-                rows += self._tell(key, before, is_again=True)
-        self._told = {key: reading for key, reading in self._told.items() if key in now}
+                rows += self._write(key, before, is_again=True)
+        self._written = {key: reading for key, reading in self._written.items() if key in now}
         self._read = now
         for key, reading in now.items():
             if self._is_due(key, reading):
-                rows += self._tell(key, reading)
+                rows += self._write(key, reading)
         return rows
 
     def rest(self) -> list[Row]:
         """Return the readings that have no row yet, before a recorder ends."""
-        return [row for key, reading in self._read.items() for row in self._tell(key, reading)]
+        return [row for key, reading in self._read.items() for row in self._write(key, reading)]
 
     def _is_due(self, key: Key, reading: _Reading) -> bool:
-        told = self._told.get(key)
-        if told is None or _has_fallen(told, reading):
+        written = self._written.get(key)
+        if written is None or _has_fallen(written, reading):
             return True
-        is_early = 0 <= reading.time_ns - told.time_ns < self._every_ns
-        has_trouble = any(reading.whole[name] != told.whole[name] for name in TROUBLES)
+        is_early = 0 <= reading.time_ns - written.time_ns < self._every_ns
+        has_trouble = any(reading.whole[name] != written.whole[name] for name in TROUBLES)
         return has_trouble or not is_early
 
-    def _tell(self, key: Key, reading: _Reading, *, is_again: bool = False) -> list[Row]:
+    def _write(self, key: Key, reading: _Reading, *, is_again: bool = False) -> list[Row]:
         """Return the rows of a reading that differ from those written before, or all of them
         again."""
-        told = self._told.get(key)
-        if told is reading:
+        written = self._written.get(key)
+        if written is reading:
             return []
-        self._told[key] = reading
-        known = {} if told is None or is_again else told.counts
+        self._written[key] = reading
+        known = {} if written is None or is_again else written.counts
         named = dict(zip(("subscription", "endpoint", "variable"), key, strict=True))
         return [
             {"time_ns": reading.time_ns, **named, **counts}

@@ -73,7 +73,7 @@ class PipelineCallbacks:
 
     on_ready: Callable[[Line], None]
     on_progress: Callable[[Line], None]
-    tell: Callable[[str], None]
+    on_message: Callable[[str], None]
 
 
 def run_pipeline(plan: PipelinePlan, callbacks: PipelineCallbacks) -> Line:
@@ -82,7 +82,7 @@ def run_pipeline(plan: PipelinePlan, callbacks: PipelineCallbacks) -> Line:
     with ExitStack() as stack:
         stop = threading.Event()
         stack.enter_context(_stop_on_signals(stop))
-        if not _await_log(plan, stop, callbacks.tell):
+        if not _await_log(plan, stop, callbacks.on_message):
             return _ended(plan)
         spark = spark_session(plan.spark)
         stack.callback(spark.stop)
@@ -135,12 +135,14 @@ def _ended(plan: PipelinePlan) -> Line:
     return {"pipeline": str(plan.folder.path), **read_progress(plan.folder.path), "state": "ended"}
 
 
-def _await_log(plan: PipelinePlan, stop: threading.Event, tell: Callable[[str], None]) -> bool:
+def _await_log(
+    plan: PipelinePlan, stop: threading.Event, on_message: Callable[[str], None]
+) -> bool:
     """Wait until a recorder has begun; return False if the pipeline is stopped first."""
     manifest = plan.folder.log / EVENTS.name / MANIFEST_FILE
     deadline_s = time.monotonic() + plan.seconds if plan.seconds else None
     if not manifest.exists():
-        tell(f"waiting for a recorder's log in {plan.folder.log}")
+        on_message(f"waiting for a recorder's log in {plan.folder.log}")
     while not manifest.exists():
         if plan.is_once or (deadline_s is not None and time.monotonic() > deadline_s):
             return False
@@ -169,12 +171,12 @@ def _progress_reported(
     ended = threading.Event()
 
     def watch() -> None:
-        told: Line = read_progress(folder.path)
+        reported: Line = read_progress(folder.path)
         while not ended.wait(TELL_S):
             found = read_progress(folder.path)
-            if found and found != told:
+            if found and found != reported:
                 on_progress(found)
-            told = found
+            reported = found
 
     watcher = threading.Thread(target=watch, name="progress", daemon=True)
     watcher.start()

@@ -244,14 +244,14 @@ class RecorderDaemon:
 
 
 async def serve_recorder(
-    plan: RecorderPlan, *, on_ready: Callable[[Line], None], tell: Callable[[str], None]
+    plan: RecorderPlan, *, on_ready: Callable[[Line], None], on_message: Callable[[str], None]
 ) -> Line:
     """Record until a signal asks to end; all that has come by then is on the disk."""
     daemon = RecorderDaemon(plan)
 
     def reload() -> None:
         daemon.rotate()
-        tell("the open segments are closed, and new ones begun")
+        on_message("the open segments are closed, and new ones begun")
 
     async def record() -> None:
         on_ready(await daemon.start())
@@ -280,7 +280,7 @@ def run_recorder(
     *,
     is_json: bool,
     on_ready: Callable[[Line], None],
-    tell: Callable[[str], None],
+    on_message: Callable[[str], None],
 ) -> Line:
     """The whole life of a recorder process, its log and event loop included."""
     set_up_logging(is_json=is_json)
@@ -289,7 +289,7 @@ def run_recorder(
         collect_rarely()
         on_ready(ready)
 
-    return asyncio.run(serve_recorder(plan, on_ready=started, tell=tell))
+    return asyncio.run(serve_recorder(plan, on_ready=started, on_message=on_message))
 
 
 def _last_figures(figures: Line) -> Line:

@@ -297,21 +297,21 @@ async def serve_router(
     load: Callable[[], RouterPlan],
     *,
     on_ready: Callable[[Line], None],
-    tell: Callable[[str], None],
+    on_message: Callable[[str], None],
 ) -> Line:
     """Route until a signal asks to end; return the last report.
 
-    `load` reads the file, also again; `tell` receives the text of a reload.
+    `load` reads the file, also again; `on_message` receives the text of a reload.
     """
     plan = load()
     daemon = RouterDaemon(plan)
 
     def reload() -> None:
         try:
-            told = daemon.reload(load())
+            text = daemon.reload(load())
         except GridStatError as error:
-            told = f"not reloaded, going on as before: {error}"
-        tell(told)
+            text = f"not reloaded, going on as before: {error}"
+        on_message(text)
 
     try:
         with daemon_signals(on_reload=reload) as stopping:
@@ -329,7 +329,7 @@ def run_router(
     load: Callable[[], RouterPlan],
     *,
     on_ready: Callable[[Line], None],
-    tell: Callable[[str], None],
+    on_message: Callable[[str], None],
 ) -> Line:
     """The whole life of a router process, its log and event loop included."""
     plan = load()
@@ -339,7 +339,7 @@ def run_router(
         collect_rarely()
         on_ready(ready)
 
-    return asyncio.run(serve_router(load, on_ready=started, tell=tell))
+    return asyncio.run(serve_router(load, on_ready=started, on_message=on_message))
 
 
 def _with_reloaded(before: RouterPlan, now: RouterPlan) -> RouterPlan:

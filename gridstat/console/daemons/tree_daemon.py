@@ -123,12 +123,12 @@ def machine_settings(plan: TreePlan) -> MachineSettings:
 
 
 def run_tree_broker(
-    plan: TreePlan, *, on_ready: Callable[[Line], None], tell: Callable[[str], None]
+    plan: TreePlan, *, on_ready: Callable[[Line], None], on_message: Callable[[str], None]
 ) -> None:
     """The whole life of a broker process, its log and event loop included."""
     settings = plan.settings
     set_up_logging(level=settings.log.level, is_json=settings.log.json_lines)
     callbacks = ServiceCallbacks(
-        plan.name, f"managing {len(settings.children)} brokers", on_ready, tell
+        plan.name, f"managing {len(settings.children)} brokers", on_ready, on_message
     )
     asyncio.run(serve_until_stopped(lambda: TreeDaemon(plan), callbacks))

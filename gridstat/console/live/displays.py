@@ -71,7 +71,7 @@ class Display(Protocol):
     def show(self, grid_survey: GridSurvey) -> None:
         """The newest facts, the newest value of each variable, and what the pipeline has."""
 
-    def tell(self, text: str) -> None:
+    def show_message(self, text: str) -> None:
         """Something happened."""
 
     def ended(self, account: ClosingAccount) -> None:
@@ -111,9 +111,9 @@ class LiveDisplay:
         self._grid_survey = grid_survey
         self._redraw()
 
-    def tell(self, text: str) -> None:
+    def show_message(self, text: str) -> None:
         if self._screen is None:
-            self._print_told(text)
+            self._print_message(text)
         elif not self._messages or not self._messages[-1].endswith(f" {text}"):
             self._messages.append(f"{time.strftime('%H:%M:%S')} {text}")
             self._redraw()
@@ -128,7 +128,7 @@ class LiveDisplay:
             self._screen.close()
             self._screen = None
             for text in self._messages:
-                self._print_told(text)
+                self._print_message(text)
 
     def _redraw(self) -> None:
         if self._screen is not None:
@@ -143,7 +143,7 @@ class LiveDisplay:
             )
         return grid_view(self._grid_survey, messages, self._guide)
 
-    def _print_told(self, text: str) -> None:
+    def _print_message(self, text: str) -> None:
         self._console.print(shown_text(text), style="yellow", markup=False, highlight=False)
 
 
@@ -171,7 +171,7 @@ class TextDisplay:
         if grid_survey.pipeline is not None:
             self._print(pipeline_line(grid_survey.pipeline))
 
-    def tell(self, text: str) -> None:
+    def show_message(self, text: str) -> None:
         self._print(text)
 
     def ended(self, account: ClosingAccount) -> None:
@@ -210,7 +210,7 @@ class JsonDisplay:
         view = grid_survey.pipeline
         self._print(line if view is None else {**line, "pipeline": view.as_json()})
 
-    def tell(self, text: str) -> None:
+    def show_message(self, text: str) -> None:
         self._errors.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def ended(self, account: ClosingAccount) -> None:

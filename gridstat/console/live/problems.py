@@ -27,7 +27,7 @@ def sorted_problems(*surveys: Mapping[str, Any]) -> list[str]:
     """Return the problems of some clouds: stopped parts, then broken contracts, then lost
     events."""
     found = [problem for survey in surveys for problem in _cloud_problems(survey)]
-    return [words for _, words in sorted(found, key=lambda problem: problem[0])]
+    return [text for _, text in sorted(found, key=lambda problem: problem[0])]
 
 
 def _tree_problems(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -72,8 +72,8 @@ def _subscription_problems(subscription: Mapping[str, Any]) -> Iterator[tuple[in
         yield 2, f"{whose}: {state}"
     ledger = subscription.get("ledger") or {}
     counts = [
-        f"{ledger[name]:,} {words}"
-        for name, words in (("lost", "lost"), ("late", "late"), ("dropped", "dropped unread"))
+        f"{ledger[name]:,} {text}"
+        for name, text in (("lost", "lost"), ("late", "late"), ("dropped", "dropped unread"))
         if ledger.get(name)
     ]
     if counts:

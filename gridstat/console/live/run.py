@@ -66,7 +66,7 @@ async def run_grid(run: Run, display: Display) -> ClosingAccount | None:
         folder = GridFolder(run.folder, run.grid, run.text)
         folder.write()
         groups = jobs(run.grid, folder) + recording_jobs(run)
-        supervisor = Supervisor(groups, tell=display.tell)
+        supervisor = Supervisor(groups, on_message=display.show_message)
         with _stop_on_signals(supervisor) as stopped:
             try:
                 if not await _started(supervisor, display, stopped=stopped):
@@ -75,7 +75,9 @@ async def run_grid(run: Run, display: Display) -> ClosingAccount | None:
                 started_s = time.monotonic()
                 async with watched_brokers(load_access(run.folder)) as brokers:
                     await _watch(run, supervisor, brokers=brokers, display=display, stopped=stopped)
-                display.tell("ending: waiting for what is on its way; Ctrl-C again ends at once")
+                display.show_message(
+                    "ending: waiting for what is on its way; Ctrl-C again ends at once"
+                )
                 account = await _settled(supervisor, started_s=started_s)
             finally:
                 try:
@@ -95,12 +97,12 @@ def _summary(grid: Grid, folder: GridFolder) -> str:
 def jobs(grid: Grid, folder: GridFolder) -> list[list[Job]]:
     """Brokers from the root down, routers, PMUs, subscribers: each group needs the one before."""
 
-    def part(name: str, word: str) -> Job:
-        return Job(name, f"gridstat.console.processes.{word}", (str(folder.path),))
+    def part(name: str, argument: str) -> Job:
+        return Job(name, f"gridstat.console.processes.{argument}", (str(folder.path),))
 
     def broker(name: str) -> Job:
-        words = ("broker", str(folder.file_of_broker(name)), "--json")
-        return Job(folder.daemon_of_broker(name), "gridstat", words)
+        arguments = ("broker", str(folder.file_of_broker(name)), "--json")
+        return Job(folder.daemon_of_broker(name), "gridstat", arguments)
 
     routers = [
         Job(router.name, "gridstat", ("router", str(folder.router_file(router.name)), "--json"))
@@ -126,7 +128,7 @@ def recording_jobs(run: Run) -> list[list[Job]]:
         return []
     pipeline = ["pipeline", "run", "--folder", str(run.folder), "--into", str(place)]
     pipeline += ["--master", wish.master, "--driver-memory", wish.driver_memory, "--json"]
-    pipeline += [word for edge in wish.edges for word in ("--edge", edge)]
+    pipeline += [argument for edge in wish.edges for argument in ("--edge", edge)]
     if wish.rules:
         pipeline += ["--rules", wish.rules]
     return [
@@ -138,15 +140,22 @@ def recording_jobs(run: Run) -> list[list[Job]]:
 def recorder_arguments(run: Run, recorder: Subscriber, place: Path) -> tuple[str, ...]:
     """Return the arguments of the recorder's command, with the contract of the grid's file."""
     qos = recorder.qos
-    words = ["recorder", *recorder.patterns, "--name", recorder.name, "--folder", str(run.folder)]
-    words += ["--into", str(place / LOG), "--json"]
-    words += ["--latency-ms", str(qos.latency_us / 1_000), "--redundancy", str(qos.redundancy)]
-    words += ["--priority", str(qos.priority)]
+    arguments = [
+        "recorder",
+        *recorder.patterns,
+        "--name",
+        recorder.name,
+        "--folder",
+        str(run.folder),
+    ]
+    arguments += ["--into", str(place / LOG), "--json"]
+    arguments += ["--latency-ms", str(qos.latency_us / 1_000), "--redundancy", str(qos.redundancy)]
+    arguments += ["--priority", str(qos.priority)]
     if qos.interval is None:
-        words += ["--every", str(qos.every)]
+        arguments += ["--every", str(qos.every)]
     else:
-        words += ["--rate", f"{qos.interval.per_seconds}/{qos.interval.seconds}s"]
-    return (*words, *(word for edge in recorder.edges for word in ("--edge", edge)))
+        arguments += ["--rate", f"{qos.interval.per_seconds}/{qos.interval.seconds}s"]
+    return (*arguments, *(argument for edge in recorder.edges for argument in ("--edge", edge)))
 
 
 async def _view(run: Run) -> PipelineView | None:
@@ -185,7 +194,7 @@ async def _watch(
         supervisor.raise_failure()
         surveys, away = await brokers.survey(session_within_s=SESSION_S_MAX)
         for name, reason in away.items():
-            display.tell(f"no survey of {name}: {reason}")  # It is being started again.
+            display.show_message(f"no survey of {name}: {reason}")  # It is being started again.
         if run.grid.cloud in surveys:
             seen = await supervisor.ask([PMUS], do="report", expected="report")
             values = _values(seen.reports)

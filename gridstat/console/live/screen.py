@@ -195,9 +195,9 @@ def footer_text(page: int, count: int, width: int, *, has_keys: bool) -> str:
         return f"{place} | Ctrl-C: end"
     if count == 1:
         return f"{place} | q or Ctrl-C: end"
-    words = [
+    texts = [
         f"{place} | n or space: next | p: previous | q or Ctrl-C: end",
         f"{place} | n: next | p: previous | q: end",
         f"{page + 1}/{count} n: next p: previous q: end",
     ]
-    return next((text for text in words if len(text) <= width), "n, p, q")
+    return next((text for text in texts if len(text) <= width), "n, p, q")

@@ -96,8 +96,8 @@ def join_text(name: str, parent: Mapping[str, Any] | None, own_term: int | None)
     for child in parent["children"] if parent is not None and "children" in parent else ():
         if child["name"] == name:
             is_behind = own_term is not None and child["term"] != own_term
-            heard = f", heard at term {child['term']}" if is_behind else ""
-            return f"{'joined' if child['is_joined'] else 'NOT JOINED'}{heard}"
+            term = f", heard at term {child['term']}" if is_behind else ""
+            return f"{'joined' if child['is_joined'] else 'NOT JOINED'}{term}"
     return ""
 
 

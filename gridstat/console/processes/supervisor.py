@@ -48,9 +48,11 @@ class Observation:
 class Supervisor:
     """Owns the child processes; after `end` there is none, however the grid ended."""
 
-    def __init__(self, groups: Sequence[Sequence[Job]], *, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, groups: Sequence[Sequence[Job]], *, on_message: Callable[[str], None]
+    ) -> None:
         self._groups = groups
-        self._tell = tell
+        self._on_message = on_message
         self._children: dict[str, Child] = {}
         self._watchers: set[asyncio.Task[None]] = set()
         self._missing: set[str] = set()
@@ -134,23 +136,23 @@ class Supervisor:
         watcher.add_done_callback(self._watchers.discard)
 
     async def _watch(self, job: Job, child: Child) -> None:
-        how = await child.gone(lambda text: self._hear(job, decoded(text)))
+        how = await child.gone(lambda text: self._receive(job, decoded(text)))
         for key in [key for key in self._answers if key[0] == job.name]:
             self._answers.pop(key).cancel()
         if self._is_ending:
             return
-        for words in child.last_lines:
-            self._tell(f"{job.name}: {words}")
+        for line in child.last_lines:
+            self._on_message(f"{job.name}: {line}")
         if job.name in self._missing:
-            words = "; ".join(child.last_lines) or how
-            self._give_up(LinkDown(f"{job.name} ended before it was ready: {words}"))
+            lines = "; ".join(child.last_lines) or how
+            self._give_up(LinkDown(f"{job.name} ended before it was ready: {lines}"))
         elif self._dies_too_often(job.name):
             hint = "its last words stand above; `gridstat host` shows what the machine lacks"
             self._give_up_on(
                 job, LinkDown(f"{job.name} ended again and again, last by {how}", hint=hint)
             )
         elif job.name not in self._hopeless:
-            self._tell(f"{job.name} ended by {how}; starting it again")
+            self._on_message(f"{job.name} ended by {how}; starting it again")
             self.restarted.add(job.name)
             await asyncio.sleep(RESTART_AFTER_S)
             if not self._is_ending:
@@ -164,7 +166,7 @@ class Supervisor:
         deaths.append(time.monotonic())
         return is_too_often
 
-    def _hear(self, job: Job, line: Line) -> None:
+    def _receive(self, job: Job, line: Line) -> None:
         match line["is"]:
             case "ready":
                 self._missing.discard(job.name)
@@ -183,7 +185,7 @@ class Supervisor:
             self._give_up(reason)
         else:
             self._hopeless.add(job.name)
-            self._tell(f"going on without it: {reason}")
+            self._on_message(f"going on without it: {reason}")
 
     def _give_up(self, reason: GridStatError) -> None:
         if not self._failure.done():

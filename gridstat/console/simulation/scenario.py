@@ -129,8 +129,8 @@ def scenarios(seeds: Iterable[int], watch: Watch) -> list[Scenario]:
     attempt = 0
     while wanted := [seed for seed in sorted(reasons) if seed not in found]:
         if attempt >= DRAWS_MAX:
-            told = f"seeds {wanted} were never decided, at last for {reasons[wanted[0]]}"
-            raise AssertionError(told)
+            problem = f"seeds {wanted} were never decided, at last for {reasons[wanted[0]]}"
+            raise AssertionError(problem)
         attempts = range(attempt, attempt + max(1, SIDE_BY_SIDE // len(wanted)))
         draws = [(seed, each) for seed in wanted for each in attempts]
         drawn = [draw_disturbance(*draw) for draw in draws]

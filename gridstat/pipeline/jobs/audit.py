@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from gridstat.pipeline.delta_tables import StoredTable
-from gridstat.pipeline.last_event_times import LAST_HEARD, last_event_times
+from gridstat.pipeline.last_event_times import LAST_EVENT_TIMES, last_event_times
 from gridstat.pipeline.log_source import NAME
 from gridstat.pipeline.row_choice import RowChoice
 from gridstat.pipeline.schemas import AUDIT, EVENTS
@@ -113,19 +113,19 @@ def _witnesses(spark: SparkSession, folder: PipelineFolder, since_ns: int) -> tu
         events=stamped.filter(F.col("created_ns") >= read_ns),
         unrecorded=_small(spark, folder, GAPS),
         archived_ns=archived_ns,
-        heard=_last_heard(spark, folder, events, read_ns) if read_ns else None,
+        last_events=_last_event_times(spark, folder, events, read_ns) if read_ns else None,
     )
     newest = [LogReader(folder.log, kind).extents() for kind in (LEDGERS, CONTRACTS)]
     ends_ns = [extents[-1].latest_ns for extents in newest if extents]
     return witnesses, max([archived_ns, *ends_ns])
 
 
-def _last_heard(
+def _last_event_times(
     spark: SparkSession, folder: PipelineFolder, events: StoredTable, read_ns: int
 ) -> DataFrame:
     """A gap that reaches into what is read began after the last event that is not, be it old."""
     found = last_event_times(events, known_streams(folder.log), read_ns)
-    return spark.createDataFrame(found, LAST_HEARD)
+    return spark.createDataFrame(found, LAST_EVENT_TIMES)
 
 
 def _small(spark: SparkSession, folder: PipelineFolder, kind: RecordKind) -> DataFrame:

@@ -262,8 +262,8 @@ class Ingest:
     def quiet_ns(self) -> int:
         """Up to when a recorder at work has recorded nothing new, so that silence is silence; 0
         if there is none at work, or if something waits to be taken."""
-        told = read_status(self._folder.log) or {}
-        time_ns, recorded = told.get("time_ns"), told.get("recorded")
+        status = read_status(self._folder.log) or {}
+        time_ns, recorded = status.get("time_ns"), status.get("recorded")
         if not isinstance(time_ns, int) or not isinstance(recorded, int):
             return 0
         is_at_work = abs(self._now_ns() - time_ns) <= STATUS_NS_MAX

@@ -50,7 +50,7 @@ class Witnesses:
     unrecorded: DataFrame
     archived_ns: int
     """Events created up to here are in the archive, or never came."""
-    heard: DataFrame | None = None
+    last_events: DataFrame | None = None
     """Streams of interest and the time of each one's last earlier event, if `events` are only a
     part."""
 
@@ -102,7 +102,7 @@ def _gaps(witnesses: Witnesses, until_ns: int) -> DataFrame:
     its ledger."""
     heard_ns = min(until_ns, witnesses.archived_ns)
     found = gaps_of_streams(
-        witnesses.events, witnesses.streams, witnesses.contracts, heard_ns, witnesses.heard
+        witnesses.events, witnesses.streams, witnesses.contracts, heard_ns, witnesses.last_events
     )
     known = without_unrecorded(found, witnesses.unrecorded)
     owners = witnesses.contracts.select(*SUBSCRIPTION).distinct()
@@ -115,8 +115,8 @@ def _gaps(witnesses: Witnesses, until_ns: int) -> DataFrame:
         F.lit(True).alias("is_exact"),
     )
     own = witnesses.streams.select("subscription", "variable").distinct()
-    told = gaps_of_ledgers(witnesses.ledgers, witnesses.contracts, until_ns)
-    others = told.join(F.broadcast(own), on=["subscription", "variable"], how="left_anti")
+    reported = gaps_of_ledgers(witnesses.ledgers, witnesses.contracts, until_ns)
+    others = reported.join(F.broadcast(own), on=["subscription", "variable"], how="left_anti")
     return exact.unionByName(others.select(*GAP))
 
 
@@ -161,8 +161,8 @@ def _is_kept(open_s: Column) -> Column:
     missing = F.col("expected_by_law") - F.col("expected")
     is_short = F.coalesce(missing > open_slots, F.lit(False))
     is_broken = (F.col("lost") > 0) | (F.col("late") > 0)
-    cannot_tell = F.col("readings").isNull() | (F.col("unknown") > 0) | is_short
-    return F.when(is_broken, F.lit(False)).when(~cannot_tell, F.lit(True))
+    is_unknown = F.col("readings").isNull() | (F.col("unknown") > 0) | is_short
+    return F.when(is_broken, F.lit(False)).when(~is_unknown, F.lit(True))
 
 
 def _counts() -> Column:

@@ -22,10 +22,10 @@ def correlations(
     rollups: DataFrame, *, variables_max: int = VARIABLES_MAX, seconds_min: int = SECONDS_MIN
 ) -> DataFrame:
     """Each pair once, the earlier name first; null where one of the two never moved."""
-    heard = rollups.filter(F.col("count") > 0)
-    often = heard.groupBy("variable").agg(F.sum("count").alias("events"))
+    received = rollups.filter(F.col("count") > 0)
+    often = received.groupBy("variable").agg(F.sum("count").alias("events"))
     chosen = often.orderBy(F.col("events").desc(), "variable").limit(variables_max)
-    kept = heard.join(F.broadcast(chosen.select("variable")), on="variable", how="left_semi")
+    kept = received.join(F.broadcast(chosen.select("variable")), on="variable", how="left_semi")
     # A variable whose contract has changed has two streams in that second.
     weighted = F.sum(F.col("mean") * F.col("count")) / F.sum("count")
     seconds = kept.groupBy("variable", "window_start").agg(weighted.alias("value"))

@@ -170,7 +170,7 @@ def complete(measured: pa.Table, streams: pa.Table, window_s: int) -> pa.Table:
     if not measured.num_rows:
         return _finished(measured, {}, window_s)
     numbers, starts = (measured.column(name).to_pylist() for name in ("stream", "start_ns"))
-    heard = set(zip(numbers, starts, strict=True))
+    received = set(zip(numbers, starts, strict=True))
     # Every life of the recorder leaves streams that are over; they cost no window anything.
     first_ns, end_ns = min(starts), max(starts) + window_s * NS_PER_S
     is_held = pc.and_(
@@ -184,7 +184,7 @@ def complete(measured: pa.Table, streams: pa.Table, window_s: int) -> pa.Table:
         (number, start_ns)
         for start_ns in sorted(set(starts))
         for number, stream in held.items()
-        if (number, start_ns) not in heard and expected(stream, start_ns, window_s)
+        if (number, start_ns) not in received and expected(stream, start_ns, window_s)
     ]
     quiet = pa.table(
         {

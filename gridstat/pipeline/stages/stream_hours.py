@@ -58,14 +58,14 @@ def gaps_of_streams(
     streams: DataFrame,
     contracts: DataFrame,
     until_ns: int,
-    heard: DataFrame | None = None,
+    last_events: DataFrame | None = None,
 ) -> DataFrame:
     """Every gap of every stream: before its first event, between two, and after the last.
 
     If some events are left out, `heard` names the streams of interest and when each was last heard
     before; what was due earlier is no matter then.
     """
-    bounds = _since_heard(_bounds(streams, contracts, until_ns), heard)
+    bounds = _since_last_event(_bounds(streams, contracts, until_ns), last_events)
     law = bounds.select("stream", *_LAW)
     stamped = events.select("stream", "created_ns").join(F.broadcast(law), on="stream", how="inner")
     slots = stamped.select("stream", slot_of(F.col("created_ns"), named()).alias("slot"), "every")
@@ -125,8 +125,8 @@ def without_unrecorded(gaps: DataFrame, unrecorded: DataFrame) -> DataFrame:
 
 def gaps_of_ledgers(ledgers: DataFrame, contracts: DataFrame, until_ns: int) -> DataFrame:
     """Return the worst gap of each subscription and hour, as its subscriber has reported it."""
-    told = ledgers.filter(F.col("path").isNull() & (F.col("gap_slots_max") > 0))
-    worst = told.groupBy(*SUBSCRIPTION, _hour("gap_ended_ns")).agg(
+    reported = ledgers.filter(F.col("path").isNull() & (F.col("gap_slots_max") > 0))
+    worst = reported.groupBy(*SUBSCRIPTION, _hour("gap_ended_ns")).agg(
         F.max("gap_slots_max").alias("slots"),
         F.max_by("gap_ended_ns", "gap_slots_max").alias("to_ns"),
     )
@@ -165,10 +165,10 @@ def _bounds(streams: DataFrame, contracts: DataFrame, until_ns: int) -> DataFram
     )
 
 
-def _since_heard(bounds: DataFrame, heard: DataFrame | None) -> DataFrame:
-    if heard is None:
+def _since_last_event(bounds: DataFrame, last_events: DataFrame | None) -> DataFrame:
+    if last_events is None:
         return bounds.withColumn("heard_ns", F.lit(None).cast("bigint"))
-    known = bounds.join(F.broadcast(heard), on="stream", how="inner")
+    known = bounds.join(F.broadcast(last_events), on="stream", how="inner")
     next_due = slot_of(F.col("heard_ns"), named()) + F.col("every")
     # `greatest` leaves out what is null: who was never heard is missed from the beginning.
     return known.withColumn("first", F.greatest("first", next_due))
