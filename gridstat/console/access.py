@@ -139,7 +139,7 @@ class Access:
             others = [name for name in self.tree if not self.is_cloud(name)]
             raise Misuse(
                 f"{broker} is the broker of a cloud, and has no children",
-                hint=f"brokers above clouds: {', '.join(others) or 'this folder tells of none'}",
+                hint=f"brokers above clouds: {', '.join(others) or 'this folder has none'}",
             )
         return seen
 
@@ -163,8 +163,8 @@ class Access:
         if not common:
             known = ", ".join(self.tree) or self.cloud
             raise Misuse(
-                f"the folder tells of no broker above both {' and '.join(routers)}",
-                hint=f"brokers of which it tells: {known}; list the others as [[tree]]",
+                f"the folder has no broker above both {' and '.join(routers)}",
+                hint=f"brokers in the folder: {known}; list the others as [[tree]]",
             )
         return self.at(common[0])
 

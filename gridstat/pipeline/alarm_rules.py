@@ -153,7 +153,7 @@ def _check_names(rules: list[AlarmRule], *, file: str) -> None:
     seen: set[str] = set()
     for rule in rules:
         if rule.name in seen:
-            hint = "alarms are told apart by their rule's name; choose another"
+            hint = "alarms are distinguished by their rule's name; choose another"
             raise _complaint(file, f'two rules are called "{rule.name}"', hint)
         seen.add(rule.name)
 

@@ -86,7 +86,7 @@ def issue(
 @app.command(
     "terminals",
     help="Make keys and certificates for the terminals of a cloud: the end-points "
-    "CLOUD/terminal-1 to -8, as which commands attach that are not told --as whom. Those that are "
+    "CLOUD/terminal-1 to -8, as which commands attach without --as. Those that are "
     "there stay. A second host gets others: --first 9.",
 )
 @reporting_errors

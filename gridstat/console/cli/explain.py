@@ -84,7 +84,7 @@ def explained(facts: dict[str, Any]) -> Iterator[str]:
     subscriptions = [one for found in replies for one in found["subscriptions"]]
     whole = {one["contract"] for one in subscriptions if "contract" in one}
     if not subscriptions:
-        yield "  nobody has subscribed to it"
+        yield "  no end-point has subscribed to it"
     for subscription in subscriptions:
         segment = subscription.get("segment")
         if segment is None:
@@ -146,7 +146,9 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
 
 def detection_text(detection_ms: int | None) -> str:
     if detection_ms is None:
-        return "how soon a dead channel is noticed is unknown: a broker or router does not tell it"
+        return (
+            "how soon a dead channel is noticed is unknown: a broker or router does not report it"
+        )
     if detection_ms == 0:
         return "no channel between routers can fail"
     return f"a dead channel is noticed after {detection_ms:,} ms of silence"
@@ -172,7 +174,7 @@ def left_paths(ledger: dict[str, Any] | None) -> Iterator[str]:
 
 def path_counts(path: dict[str, Any]) -> str:
     if not path.get("is_counted", True):
-        return "nobody can tell its copies from those of the other paths yet"
+        return "its copies cannot be distinguished from those of the other paths yet"
     replies = [name for name in PATH_COUNTS_SHOWN if path.get(name) is not None]
     counts = ", ".join(f"{path[name]:,} {name}" for name in replies)
     one_in = path.get("one_in", 1)

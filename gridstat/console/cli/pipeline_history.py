@@ -71,7 +71,7 @@ def audit(
     print_plainly(
         Console(),
         f"{done.rows:,} contract hours audited ({done.hours:,} hours): {done.broken:,} not kept, "
-        f"{done.untold:,} of which nobody can tell; see the table `audit`",
+        f"{done.untold:,} without evidence; see the table `audit`",
     )
     show(worst)
 

@@ -67,7 +67,7 @@ AccountS = Annotated[
 LedgerS = Annotated[
     float,
     typer.Option(
-        "--ledger-s", min=0.0, max=SECONDS_MAX, help="How often a ledger is told without loss."
+        "--ledger-s", min=0.0, max=SECONDS_MAX, help="How often a ledger is recorded without loss."
     ),
 ]
 KeepDays = Annotated[

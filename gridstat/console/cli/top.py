@@ -70,7 +70,7 @@ def _cloud_of(access: Access, cloud: str) -> Access:
     seen = access.beside(cloud or access.cloud)
     if cloud and seen.cloud != cloud:
         known = ", ".join(access.clouds) or access.cloud
-        raise Misuse(f"the folder tells of no cloud {cloud}", hint=f"clouds: {known}")
+        raise Misuse(f"the folder has no cloud {cloud}", hint=f"clouds: {known}")
     return seen
 
 

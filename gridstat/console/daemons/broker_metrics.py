@@ -83,7 +83,7 @@ def _routers(routers: list[dict[str, Any]]) -> Iterator[Metric]:
 
 
 def _channels(channels: list[dict[str, Any]]) -> Iterator[Metric]:
-    up = labelled("channel_up", "Whether the channel's probes are heard.", "channel")
+    up = labelled("channel_up", "Whether the channel's probes arrive.", "channel")
     pressed = labelled("channel_back_pressure", "Whether it admits nothing.", "channel")
     promised = labelled("channel_promised_bytes_per_second", "Promised of its band.", "channel")
     lost = labelled("channel_loss_ratio", "Share of datagrams lost on the way.", "channel")

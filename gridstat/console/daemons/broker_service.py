@@ -18,7 +18,7 @@ STANDING_BY: Final = "standing by"
 WAITING: Final = "waiting for its database"
 NOT_IN_CHARGE: Final = (
     "not reloaded: this process is not in charge, and would take over with what it has read at its "
-    "start; restart it, which nobody notices"
+    "start; restart it; the active broker is not affected"
 )
 
 

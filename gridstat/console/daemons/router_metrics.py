@@ -74,8 +74,8 @@ CHANNEL_COUNTERS: Final = (
 )
 CHANNEL_DROPS: Final = ("queue_full", "pool_empty", "send_failed")
 SOURCE_COUNTERS: Final = (
-    ("datagrams", "received_datagrams", "Datagrams heard on the channel."),
-    ("probes", "received_probes", "Probes heard on the channel."),
+    ("datagrams", "received_datagrams", "Datagrams received on the channel."),
+    ("probes", "received_probes", "Probes received on the channel."),
     ("lost", "lost_datagrams", "Datagrams that the sender's count says were lost."),
     ("reordered", "reordered_datagrams", "Datagrams that came after later ones."),
 )

@@ -50,7 +50,7 @@ class TreeCollector(Collector):
 
 def _channels(channels: list[dict[str, Any]]) -> Iterator[Metric]:
     """Yield metrics of channels, under the same names as a leaf broker's."""
-    up = labelled("channel_up", "Whether the channel's probes are heard.", "channel")
+    up = labelled("channel_up", "Whether the channel's probes arrive.", "channel")
     pressed = labelled("channel_back_pressure", "Whether it admits nothing.", "channel")
     promised = labelled("channel_promised_bytes_per_second", "Promised of its band.", "channel")
     for channel in channels:

@@ -65,7 +65,7 @@ def broker_text(name: str, grid_survey: GridSurvey, parent: str) -> str:
     own_term = None if facts is None else facts["term"]
     joined = join_text(name, grid_survey.surveys.get(parent), own_term)
     if facts is None:
-        reason = grid_survey.away.get(name, "the folder does not tell where it is")
+        reason = grid_survey.away.get(name, "the folder has no address of it")
         return f"{name}: AWAY, {reason}{f'; {joined}' if joined else ''}"
     place = f"depth {facts['depth']}, " if facts.get("depth") is not None else ""
     if "cloud" in facts:
@@ -96,7 +96,7 @@ def join_text(name: str, parent: Mapping[str, Any] | None, own_term: int | None)
     for child in parent["children"] if parent is not None and "children" in parent else ():
         if child["name"] == name:
             is_behind = own_term is not None and child["term"] != own_term
-            term = f", heard at term {child['term']}" if is_behind else ""
+            term = f", known at term {child['term']}" if is_behind else ""
             return f"{'joined' if child['is_joined'] else 'NOT JOINED'}{term}"
     return ""
 

@@ -147,7 +147,7 @@ class Supervisor:
             lines = "; ".join(child.last_lines) or how
             self._give_up(LinkDown(f"{job.name} ended before it was ready: {lines}"))
         elif self._dies_too_often(job.name):
-            hint = "its last words stand above; `gridstat host` shows what the machine lacks"
+            hint = "its last lines are above; `gridstat host` shows what the machine lacks"
             self._give_up_on(
                 job, LinkDown(f"{job.name} ended again and again, last by {how}", hint=hint)
             )

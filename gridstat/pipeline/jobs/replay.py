@@ -103,7 +103,7 @@ class ReplaySource:
         if not rows:
             raise UnknownName(
                 f"no recorded variable is named {' or '.join(request.patterns)}",
-                hint="`gridstat pipeline query` tells what there is: SELECT DISTINCT variable "
+                hint="`gridstat pipeline query` shows what there is: SELECT DISTINCT variable "
                 "FROM events",
             )
         return [_variable(name, found) for name, found in sorted(rows.items())]

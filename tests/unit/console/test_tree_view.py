@@ -64,7 +64,7 @@ def test_brokers_are_drawn_below_their_parents_with_the_channels_that_they_own()
         "root: root, depth 0, term 3; 12 contracts owned, 1 of them impaired, 3 being settled",
         "│  c1/b0→c2/b0: level 0, up, 3 contracts, 1,500 bytes/s promised of 20,000",
         "│  c2/b0→c1/b0: level 0, DOWN, 3 contracts, 1,500 bytes/s promised of 20,000",
-        "├─ north: broker, depth 1, term 2; joined, heard at term 1; 1 contract owned, "
+        "├─ north: broker, depth 1, term 2; joined, known at term 1; 1 contract owned, "
         "7 segments for its parent",
         "│  └─ c1: cloud, depth 2, term 4; joined; 1 of 2 routers up, 1,200 subscriptions, "
         "3 segments",
@@ -83,7 +83,7 @@ def test_a_tree_is_drawn_as_the_folder_tells_while_its_root_is_away() -> None:
 
 def test_children_are_drawn_though_the_folder_does_not_tell_of_them() -> None:
     lines = list(tree_lines(GridSurvey({"root": ROOT}, {}, values={})))
-    assert lines[-1] == "└─ c3: AWAY, the folder does not tell where it is; NOT JOINED"
+    assert lines[-1] == "└─ c3: AWAY, the folder has no address of it; NOT JOINED"
 
 
 def test_a_lone_cloud_is_a_tree_of_one() -> None:
