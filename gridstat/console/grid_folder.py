@@ -83,7 +83,7 @@ class GridFolder:
         if not self._certificates.has_authority:
             self._certificates.create_authority()
         self._choose_ports()
-        # Yesterday's contracts belong to yesterday's processes; a demonstration begins anew.
+        # Contracts of an earlier run belong to its processes; a demonstration starts empty.
         for path in self.path.glob("journal*.sqlite*"):
             path.unlink()
         for name in grid.tree.brokers:

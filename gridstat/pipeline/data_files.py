@@ -143,7 +143,7 @@ def _combinations(columns: pa.Table) -> list[dict[str, Any]]:
 def _written(rows: pa.Table, aside: Path, values: dict[str, Any]) -> pa.RecordBatch:
     path = aside / f"{uuid4().hex}.parquet"
     kept = rows.drop_columns(list(values))
-    # Without Arrow's own schema: a dictionary here is plain text to whoever reads it.
+    # Without Arrow's own schema, so that readers see a dictionary as plain text.
     with pq.ParquetWriter(
         path, kept.schema, use_dictionary=_REPEATED, compression="zstd", store_schema=False
     ) as file:

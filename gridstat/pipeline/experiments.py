@@ -64,7 +64,7 @@ def bins(samples: DataFrame, uppers_us: Sequence[int] = ()) -> DataFrame:
     Ranges end at `uppers_us`, and beyond them, or without them, are 100 us wide. `percent_to` is
     the share of all that took no longer than the range.
     """
-    # Whole microseconds, as the sources' clock told them; less than one counts as one.
+    # Whole microseconds, as on the clock of the sources; less than one counts as one.
     taken_us = F.call_function("div", F.col("received_ns") - F.col("created_ns"), F.lit(NS_PER_US))
     placed = samples.select(*CELL, F.greatest(taken_us, F.lit(1)).alias("us"))
     counted = placed.groupBy(*CELL, _upper_us(F.col("us"), uppers_us).alias("upper_us")).agg(

@@ -83,7 +83,7 @@ AUDIT: Final = TableSchema(
 """Promised and delivered figures of each contract and hour; null if no source reports the
 figure."""
 
-# What mining finds, made anew each time.
+# Results of mining, replaced each time.
 
 AVERAGES: Final = TableSchema(
     "averages",

@@ -75,7 +75,7 @@ def spark_session(settings: SparkSettings | None = None) -> SparkSession:
     wanted = SparkSettings() if settings is None else settings
     home = java_home(os.environ, wanted.cache)
     os.environ["JAVA_HOME"] = str(home)
-    # Workers would take whatever `python3` the path has; they need this one, and our package.
+    # Workers would take the `python3` of the path; they need this one, and this package.
     os.environ["PYSPARK_PYTHON"] = wanted.worker_python or _python_of(wanted)
     builder = SparkSession.builder.master(wanted.master).appName(wanted.name)
     for key, value in {**_configuration(wanted, home), **wanted.more}.items():

@@ -57,7 +57,7 @@ def known_streams(log: Path) -> pa.Table:
     over = _ends_of_contracts(log)
     followed: dict[str, int] = {}
     until: dict[int, int] = {}
-    # Numbers are given in the order of time, whatever the clock said.
+    # Numbers are given in the order of time, also if a clock was set back.
     for row in sorted(streams.to_pylist(), key=lambda row: row["stream"], reverse=True):
         over_ns = over.get((row["subscription"], row["variable"]), FOR_EVER_NS)
         # A number of subscriptions may have been somebody else's before.

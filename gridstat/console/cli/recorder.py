@@ -133,7 +133,7 @@ def recorder(
 ) -> None:
     access = load_access(folder)
     _need_arrow()
-    # Only now: whoever does not record need not install Arrow.
+    # Imported here: a machine that does not record need not have Arrow.
     from gridstat.console.daemons.recorder_daemon import RecorderPlan
 
     given: dict[str, object] = {

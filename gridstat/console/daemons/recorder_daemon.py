@@ -147,7 +147,7 @@ class RecorderDaemon:
             ring_events=RING_EVENTS,
             option_bytes=OPTION_BYTES,
         )
-        # Whatever ends this process from here on, the time without a recorder is told.
+        # From here on the time without a recorder is recorded, however this process ends.
         down_until_ns = await asyncio.to_thread(self._recorder.note_downtime)
         self._thread.start()
         self._connection.tap(self._tap)

@@ -35,7 +35,7 @@ class PipelineView:
 
 def look(folder: Path) -> PipelineView:
     """Read the present state of a pipeline's folder from files; takes some milliseconds."""
-    # Only where a pipeline runs: whoever runs a grid without one need not install it.
+    # Imported here: a grid without a pipeline need not have it installed.
     from gridstat.pipeline.table_summary import newest_alarms, newest_rollups
 
     tables = folder / TABLES

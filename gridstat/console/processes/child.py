@@ -36,7 +36,7 @@ class Child:
     async def started(cls, name: str, module: str, arguments: Sequence[str]) -> Child:
         """`python -m module arguments`, by the interpreter and the gridstat that run here."""
         # Apart from our terminal, so that Ctrl-C reaches only the one that ends all in order; but
-        # whoever is left alone, since we were killed, is told to end.
+        # a child whose parent was killed gets a signal to end.
         process = await asyncio.create_subprocess_exec(
             *(*ENDS_WITH_US, sys.executable, "-P", "-m", module, *arguments),
             stdin=asyncio.subprocess.PIPE,

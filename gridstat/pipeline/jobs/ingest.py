@@ -186,7 +186,7 @@ class Ingest:
             try:
                 self.take(slices, batch_id)
             except GridStatError as error:
-                # Its words say all; the frames behind it would hold segments of the log open.
+                # The text of the error is enough; its frames would hold segments of the log open.
                 self._failure = error.with_traceback(None)
                 raise self._failure from None
 

@@ -69,7 +69,7 @@ def audit(witnesses: Witnesses, until_ns: int, *, open_s: float = OPEN_S) -> Dat
 
     away = unrecorded_by_hour(witnesses.unrecorded)
     hours = hours.join(F.broadcast(away), on="hour_ns", how="left")
-    # An hour that goes on is told by a reading that may be as old as the recorder lets it be.
+    # The reading of an hour that goes on may be as old as the recorder allows.
     goes_on = F.col("hour_ns") + F.lit(HOUR_NS) > F.lit(until_ns)
     return _as_table(hours, F.when(goes_on, open_s + LEDGER_S).otherwise(open_s))
 

@@ -170,7 +170,7 @@ def _since_last_event(bounds: DataFrame, last_events: DataFrame | None) -> DataF
         return bounds.withColumn("heard_ns", F.lit(None).cast("bigint"))
     known = bounds.join(F.broadcast(last_events), on="stream", how="inner")
     next_due = slot_of(F.col("heard_ns"), named()) + F.col("every")
-    # `greatest` leaves out what is null: who was never heard is missed from the beginning.
+    # `greatest` leaves out nulls: a stream without an event is missing from its beginning.
     return known.withColumn("first", F.greatest("first", next_due))
 
 
