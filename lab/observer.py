@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from gridstat.console.access import load_access
-from gridstat.console.operator_session import OperatorSession, operator_desk
+from gridstat.console.operator_session import OperatorSession, open_operator_session
 from gridstat.model.errors import GridStatError
 from gridstat.net.command.messages import Survey
 from lab.errors import LabError
@@ -72,7 +72,7 @@ async def observe(folder: Path) -> None:
             broker = line.strip()
             if broker not in desks:
                 seen = access.beside(broker) if broker else access
-                desks[broker] = await stack.enter_async_context(operator_desk(seen))
+                desks[broker] = await stack.enter_async_context(open_operator_session(seen))
             try:
                 facts = await desks[broker].ask(Survey(request_id=0))
             except GridStatError as error:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from gridstat.console.access import ACCESS_FILE, load_access
 from gridstat.console.config.grid_file import grid_from_text
 from gridstat.console.grid_folder import GridFolder, free_ports
-from gridstat.console.operator_session import ask_once, operator_desk
+from gridstat.console.operator_session import ask_once, open_operator_session
 from gridstat.endpoint.connection_setup import connect
 from gridstat.endpoint.options import qos
 from gridstat.model.errors import GridStatError
@@ -111,7 +111,7 @@ class DoubledCloud:
         """The contracts over each of these variables."""
 
         async def asking() -> list[dict[str, Any]]:
-            async with operator_desk(self.access) as desk:
+            async with open_operator_session(self.access) as desk:
                 return [await desk.ask(Explain(request_id=0, name=name)) for name in names]
 
         return asyncio.run(asking())

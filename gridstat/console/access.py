@@ -1,4 +1,4 @@
-"""How commands find a running cloud: the folder that `gridstat up` made, or one made by hand.
+"""Access to a running cloud: the folder that `gridstat up` made, or one made by hand.
 
 A folder holds `access.toml` (addresses) and `certificates/`. Commands look into `--folder`, else
 into GRIDSTAT_FOLDER, else into `.gridstat` here.
@@ -32,20 +32,20 @@ HINT: Final = (
 )
 
 
-class PlaceSection(Section):
-    """Where something listens."""
+class AddressSection(Section):
+    """Address at which a part listens."""
 
     host: Host
     port: Port
 
 
-class EdgeSection(PlaceSection):
+class EdgeSection(AddressSection):
     """One `[[edge]]`: an edge router that end-points may attach to."""
 
     name: str
 
 
-class BrokerSection(PlaceSection):
+class BrokerSection(AddressSection):
     """One `[[tree]]`: a broker of the tree; only a leaf broker has a name service."""
 
     name: Name
@@ -53,7 +53,7 @@ class BrokerSection(PlaceSection):
     name_service_port: Port | None = None
 
 
-class StandBySection(PlaceSection):
+class StandBySection(AddressSection):
     """One `[[stand_by]]`: where another process of a broker listens when it is in charge."""
 
     name: Name
@@ -64,8 +64,8 @@ class AccessSettings(Section):
 
     cloud: Name
     certificates: str = "certificates"
-    broker: PlaceSection
-    name_service: PlaceSection
+    broker: AddressSection
+    name_service: AddressSection
     edge: list[EdgeSection] = Field(default=[], max_length=10_000)
     tree: list[BrokerSection] = Field(default=[], max_length=10_000)
     stand_by: list[StandBySection] = Field(default=[], max_length=10_000)
@@ -73,7 +73,7 @@ class AccessSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class KnownBroker:
-    """A broker of the tree: where it listens, and who is above it; the root has nobody."""
+    """Broker of the tree: its address, and the name of its parent; the root has none."""
 
     address: tuple[str, int]
     parent: str = ""
@@ -82,10 +82,10 @@ class KnownBroker:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A cloud that can be reached, and the certificates to reach it with.
+    """A cloud that can be reached, and the certificates for it.
 
-    `tree` has all brokers of which the folder tells, parents before children; empty for a cloud
-    that stands alone.
+    `tree` has all brokers in the folder, parents before children; it is empty for a cloud without a
+    parent.
     """
 
     folder: Path
@@ -99,12 +99,12 @@ class Access:
 
     @property
     def brokers(self) -> list[tuple[str, int]]:
-        """Where the broker may be found, to be tried in turn."""
+        """Addresses of the broker and its stand-by, to be tried in turn."""
         return [self.broker, *(place for name, place in self.stand_bys if name == self.cloud)]
 
     @property
     def clouds(self) -> list[str]:
-        """Of the brokers of the tree those of clouds, as far as the folder says so."""
+        """Names of the leaf brokers in the tree, as far as the folder has them."""
         return [name for name, known in self.tree.items() if known.name_service is not None]
 
     @property
@@ -125,7 +125,8 @@ class Access:
         return replace(self, cloud=cloud, broker=known.address, name_service=service)
 
     def at(self, broker: str) -> Access:
-        """The same folder, seen from the broker of this name; raises where it tells of none."""
+        """Return the same folder, seen from the broker of this name; raise an error if it is
+        unknown."""
         if broker != self.cloud and broker not in self.tree:
             known = ", ".join(sorted({self.cloud, *self.tree}))
             raise UnknownName(f"there is no broker {broker}", hint=f"this folder knows {known}")
@@ -138,12 +139,13 @@ class Access:
             others = [name for name in self.tree if not self.is_cloud(name)]
             raise Misuse(
                 f"{broker} is the broker of a cloud, and has no children",
-                hint=f"brokers above clouds: {', '.join(others) or 'this folder tells of none'}",
+                hint=f"brokers above clouds: {', '.join(others) or 'this folder has none'}",
             )
         return seen
 
     def is_cloud(self, broker: str) -> bool:
-        """Whether the folder says so: its own broker is a leaf, and only leaves serve names."""
+        """Return whether the folder has this broker as a leaf: its own broker, or one that serves
+        names."""
         return broker == self.cloud or broker in self.clouds
 
     def files_of(self, role: Role, name: str) -> CertificateFiles:
@@ -154,19 +156,20 @@ class Access:
         return self.certificates.present(identity)
 
     def owner_of(self, *routers: str) -> Access:
-        """As seen from the lowest broker above these routers: who decides on what joins them."""
+        """Return access to the lowest broker above these routers, which decides on channels between
+        them."""
         lines = [self._line(router.partition("/")[0]) for router in routers]
         common = [name for name in lines[0] if all(name in line for line in lines)]
         if not common:
             known = ", ".join(self.tree) or self.cloud
             raise Misuse(
-                f"the folder tells of no broker above both {' and '.join(routers)}",
-                hint=f"brokers of which it tells: {known}; list the others as [[tree]]",
+                f"the folder has no broker above both {' and '.join(routers)}",
+                hint=f"brokers in the folder: {known}; list the others as [[tree]]",
             )
         return self.at(common[0])
 
     def _line(self, name: str) -> list[str]:
-        """The broker and all above it of which the folder tells."""
+        """Return the broker and all brokers above it that the folder has."""
         line = [name]
         while (known := self.tree.get(line[-1])) and known.parent and known.parent not in line:
             line.append(known.parent)
@@ -178,7 +181,7 @@ def folder_from(option: Path | None) -> Path:
 
 
 def load_access(option: Path | None) -> Access:
-    """What the folder says; raises `ConfigurationError` where there is no cloud."""
+    """Return what the folder has; raise `ConfigurationError` if there is no cloud."""
     folder = folder_from(option)
     file = folder / ACCESS_FILE
     settings = load_settings(file, AccessSettings, hint=HINT)

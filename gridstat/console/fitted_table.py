@@ -46,8 +46,8 @@ class Column:
 class FittedTable:
     """Columns by rank, and rows; printed with `print_table`, or taken as lines by a screen.
 
-    A column that is given as a name alone has its place as its rank: the first one stays, the last
-    one goes first.
+    A column that is given as a name alone has its index as its rank: the first one stays, the last
+    one is hidden first.
     """
 
     def __init__(self, *columns: Column | str, title: str = "", instead: str = "--json") -> None:
@@ -81,14 +81,15 @@ class FittedTable:
         return sum(self._natural) + _between(len(self.columns), BORDER)
 
     def note(self, hidden: int) -> str:
-        """Says how many columns are hidden, and how to see them; empty if none is."""
+        """Text with the number of hidden columns, and how to see them; empty if none is hidden."""
         if not hidden:
             return ""
         columns = "1 column" if hidden == 1 else f"{hidden} columns"
         return f"{columns} hidden: widen the terminal, or use {self._instead}"
 
     def shown(self, width: int, *, gap: int = BORDER) -> tuple[list[int], int]:
-        """Places of the columns that fit into so many cells, and how many with content do not."""
+        """Return the indices of the columns that fit, and the number of columns with content that
+        do not."""
         places = list(range(len(self.columns)))
         hidden = 0
         while self._needed(places, gap) > width:
@@ -100,7 +101,8 @@ class FittedTable:
         return places, hidden
 
     def lines(self, width: int) -> TableLines:
-        """For a screen of this width: no line is longer, and what is cut ends in an ellipsis."""
+        """Return the lines for a screen of this width; no line is longer, and a cut text ends in an
+        ellipsis."""
         places, hidden = self.shown(width, gap=GAP)
         return TableLines(self, places, self._widths(places, width), width, hidden)
 
@@ -132,7 +134,8 @@ class FittedTable:
         return self._natural[at] if least is None else min(self._natural[at], least)
 
     def _widths(self, places: Sequence[int], width: int) -> list[int]:
-        """Of each column of a line; prose gives way first, then whatever is widest."""
+        """Return the width of each column of a line; prose columns shrink first, then the
+        widest."""
         widths = [self._natural[at] for at in places]
         over = sum(widths) + _between(len(places), GAP) - width
         for prose_only in (True, False):
@@ -152,7 +155,7 @@ class FittedTable:
 
 @dataclass(frozen=True, slots=True)
 class TableLines:
-    """A table in lines of a screen, one a row; each is made when it is asked for."""
+    """Table as lines of a screen, one a row; each line is made on access."""
 
     table: FittedTable
     places: Sequence[int]

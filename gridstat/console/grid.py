@@ -30,7 +30,7 @@ class Pmu:
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """Who wants which variables, under which contract."""
+    """End-point that subscribes to some variables under one contract."""
 
     name: str
     edges: tuple[str, ...]
@@ -40,7 +40,7 @@ class Subscriber:
 
 @dataclass(frozen=True, slots=True)
 class PipelineOptions:
-    """Where Spark runs, by which edges its alerts enter the grid, and by which rules."""
+    """Master of Spark, edges for alerts, and alarm rules."""
 
     edges: tuple[str, ...]
     master: str = "local[2]"

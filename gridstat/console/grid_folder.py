@@ -36,16 +36,16 @@ GRID_FILE: Final = "grid.toml"
 BROKER_FILE: Final = "broker.toml"
 LOCK_FILE: Final = "lock"
 EPHEMERAL_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
-"""What the kernel gives to those who do not care, of either family."""
+"""Range of ports that the kernel assigns by itself, for IPv4 and IPv6."""
 PORT_MIN: Final = 10_000
 ROUTER_LIMITS: Final = "[limits]\nvariables_max = 16384\nrings_max = 256\npool_small = 2048\n"
 """A demonstration has few variables, and eight routers share one machine."""
 
 
 class GridFolder:
-    """Files of one grid; `write` makes them anew, with ports that were free a moment before.
+    """Files of one grid; `write` makes all of them, with ports that were free a moment before.
 
-    A cloud that stands alone has `broker.toml` and `router-e0.toml`; in a tree the names of brokers
+    A cloud without a tree has `broker.toml` and `router-e0.toml`; in a tree the names of brokers
     and clouds are in the files' names too, as in `router-c1+e0.toml`: no name has a + in it.
     """
 
@@ -60,7 +60,7 @@ class GridFolder:
 
     @property
     def broker_file(self) -> Path:
-        """Of the leaf broker of the first cloud."""
+        """File of the first cloud's leaf broker."""
         return self.file_of_broker(self._grid.cloud)
 
     @property
@@ -75,7 +75,7 @@ class GridFolder:
         return self.path / f"router-{f'{cloud}+' if self._grid.has_tree else ''}{short}.toml"
 
     def daemon_of_broker(self, name: str) -> str:
-        """How people know its process; a lone one needs no name."""
+        """Return the name of the broker's process; the only broker of a grid is called `broker`."""
         return f"broker/{name}" if self._grid.has_tree else "broker"
 
     def write(self) -> None:
@@ -83,7 +83,7 @@ class GridFolder:
         if not self._certificates.has_authority:
             self._certificates.create_authority()
         self._choose_ports()
-        # Yesterday's contracts belong to yesterday's processes; a demonstration begins anew.
+        # Contracts of an earlier run belong to its processes; a demonstration starts empty.
         for path in self.path.glob("journal*.sqlite*"):
             path.unlink()
         for name in grid.tree.brokers:
@@ -105,7 +105,8 @@ class GridFolder:
         self._write(ACCESS_FILE, self._access_text())
 
     def _choose_ports(self) -> None:
-        """For all at once, so that all differ: brokers, name services, edges, and metrics."""
+        """Choose all ports at once, so that they differ: brokers, name services, edges, and
+        metrics."""
         grid = self._grid
         clouds = [cloud.cloud for cloud in grid.clouds]
         brokers = [*grid.tree.brokers, *clouds]
@@ -140,7 +141,7 @@ class GridFolder:
         return "\n".join(lines)
 
     def _broker_lines(self, name: str) -> list[str]:
-        """What the files of all brokers say."""
+        """Return the lines that the files of all brokers have."""
         lines = [
             f'host = "{self._grid.host}"',
             f"port = {self._ports[_broker_key(name)]}",
@@ -172,7 +173,7 @@ class GridFolder:
         return "\n".join(lines) + "\n"
 
     def _cloud_text(self, topology: Topology) -> str:
-        """The grid's own file without its end-points, and the ports said."""
+        """Return the grid's own file without its end-points, with the ports."""
         name = topology.cloud
         lines = [f'cloud = "{name}"', *self._broker_lines(name)]
         lines += [f"name_service_port = {self._ports[_names_key(name)]}", *self._parent_lines(name)]
@@ -253,10 +254,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Ports that nobody uses now, and that nobody is given who asks the kernel for any.
+    """Return ports that are free now and outside the range that the kernel assigns by itself.
 
-    They are bound seconds later. The first is random, so that two who look at once find others;
-    only when all are taken may they be of those that the kernel gives.
+    The processes bind them seconds later. The first is random, so that two searches at once find
+    different ones; ports of the kernel's range are used only if all others are taken.
     """
     lowest, highest = map(int, EPHEMERAL_PORTS.read_text(encoding="ascii").split())
     everything = range(PORT_MIN, PORT_MAX + 1)
@@ -276,7 +277,7 @@ def _turned(ports: list[int]) -> list[int]:
 
 
 def _is_free(host: str, port: int) -> bool:
-    """For streams and for datagrams."""
+    """Return whether a port is free, for streams and for datagrams."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):

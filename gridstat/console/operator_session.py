@@ -20,78 +20,50 @@ from gridstat.net.command.operator_messages import TreeCommand
 from gridstat.net.command.tls import Credentials
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from gridstat.console.access import Access
 
 ANSWER_S_MAX: Final = 10.0
 
 
-class OperatorSession:
-    """Every question has a future; a lost session fails those that wait for an answer."""
+class OperatorMachine:
+    """State of an operator's session: whether it is up, and the requests that wait for a reply.
+
+    A lost session fails all waiting requests; none is repeated.
+    """
 
     def __init__(self, broker: Identity) -> None:
-        self._broker = broker
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._number = 0
-        self._is_up = asyncio.Event()
-        self._reason: GridStatError = LinkDown(f"{broker} has not answered yet")
-        self.driver: Driver[OperatorCommand | TreeCommand] | None = None
+        self.broker = broker
+        self.is_up = asyncio.Event()
+        self.waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self.reason: GridStatError = LinkDown(f"{broker} has not answered yet")
+        """Last failure to open the session."""
 
     def failed(self, reason: GridStatError) -> None:
-        self._reason = reason
-
-    async def ask(
-        self,
-        command: OperatorCommand | TreeCommand,
-        within_s: float | None = None,
-        *,
-        session_within_s: float | None = None,
-    ) -> dict[str, Any]:
-        """The facts; raises what the broker refused, or why it cannot be reached.
-
-        It waits for a session if there is none, and then for the answer, 10 s each unless said.
-        """
-        assert self.driver is not None
-        within_s = ANSWER_S_MAX if within_s is None else within_s
-        session_within_s = ANSWER_S_MAX if session_within_s is None else session_within_s
-        try:
-            await asyncio.wait_for(self._is_up.wait(), session_within_s)
-        except TimeoutError:
-            raise self._reason from None
-        self._number += 1
-        number = self._number
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
-        self.driver.inject(msgspec.structs.replace(command, request_id=number))
-        try:
-            return await asyncio.wait_for(answer, within_s)
-        except TimeoutError:
-            raise DeadlinePassed(f"{self._broker} did not answer in {within_s:.0f} s") from None
-        finally:
-            self._waiting.pop(number, None)
+        self.reason = reason
 
     def handle(
         self, event: DriverEvent | OperatorCommand | TreeCommand, now_ns: int, /
     ) -> list[Send]:
         match event:
             case Connected():
-                self._is_up.set()
+                self.is_up.set()
             case Disconnected():
-                self._is_up.clear()
-                for answer in self._waiting.values():
+                self.is_up.clear()
+                for answer in self.waiting.values():
                     if not answer.done():
-                        answer.set_exception(LinkDown(f"the session with {self._broker} was lost"))
+                        answer.set_exception(LinkDown(f"the session with {self.broker} was lost"))
             case Received(_, OperatorAnswer() as message):
                 self._take(message)
             case _ if isinstance(event, OperatorCommand | TreeCommand):
-                return [Send(self._broker.peer, event)]
+                return [Send(self.broker.peer, event)]
             case _:
                 pass  # Nothing else concerns an operator.
         return []
 
     def _take(self, message: OperatorAnswer) -> None:
-        answer = self._waiting.get(message.request_id)
+        answer = self.waiting.get(message.request_id)
         if answer is None or answer.done():
             return
         if message.refused is None:
@@ -101,8 +73,49 @@ class OperatorSession:
             answer.set_exception(error_from(refused.code, refused.reason, hint=refused.hint))
 
 
+class OperatorSession:
+    """Sends commands through a driver and waits for their replies, several at a time if need be."""
+
+    def __init__(
+        self, machine: OperatorMachine, inject: Callable[[OperatorCommand | TreeCommand], None]
+    ) -> None:
+        self._machine = machine
+        self._inject = inject
+        self._number = 0
+
+    async def ask(
+        self,
+        command: OperatorCommand | TreeCommand,
+        within_s: float | None = None,
+        *,
+        session_within_s: float | None = None,
+    ) -> dict[str, Any]:
+        """Return the facts; raise the broker's refusal, or the reason why it cannot be reached.
+
+        Waits for a session if there is none, and then for the answer, 10 s each by default.
+        """
+        machine = self._machine
+        within_s = ANSWER_S_MAX if within_s is None else within_s
+        session_within_s = ANSWER_S_MAX if session_within_s is None else session_within_s
+        try:
+            await asyncio.wait_for(machine.is_up.wait(), session_within_s)
+        except TimeoutError:
+            raise machine.reason from None
+        self._number += 1
+        number = self._number
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        machine.waiting[number] = answer
+        self._inject(msgspec.structs.replace(command, request_id=number))
+        try:
+            return await asyncio.wait_for(answer, within_s)
+        except TimeoutError:
+            raise DeadlinePassed(f"{machine.broker} did not answer in {within_s:.0f} s") from None
+        finally:
+            machine.waiting.pop(number, None)
+
+
 def person() -> str:
-    """Who sits here; by number where the system has no name for it, as in a container."""
+    """Return the user's name; the number where the system has no name, as in a container."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -120,17 +133,16 @@ def operator_name(broker: str, who: str = "") -> str:
 
 
 @asynccontextmanager
-async def operator_desk(access: Access, who: str = "") -> AsyncIterator[OperatorSession]:
-    """A session as this person, or as `who`; it is closed with the block."""
+async def open_operator_session(access: Access, who: str = "") -> AsyncIterator[OperatorSession]:
+    """Open a session as this user, or as `who`; the session is closed with the block."""
     name = operator_name(access.cloud, who)
     credentials = Credentials(access.files_of(Role.OPERATOR, name))
     broker = Identity(Role.BROKER, access.cloud)
-    desk = OperatorSession(broker)
-    driver: Driver[OperatorCommand | TreeCommand] = Driver(desk, credentials)
-    desk.driver = driver
-    driver.connect_to(broker, access.brokers, on_failure=desk.failed)
+    machine = OperatorMachine(broker)
+    driver: Driver[OperatorCommand | TreeCommand] = Driver(machine, credentials)
+    driver.connect_to(broker, access.brokers, on_failure=machine.failed)
     try:
-        yield desk
+        yield OperatorSession(machine, driver.inject)
     finally:
         await driver.close()
 
@@ -142,10 +154,10 @@ def ask_once(
     *,
     who: str = "",
 ) -> dict[str, Any]:
-    """For commands that ask one thing and end."""
+    """Send one command and return the reply, for commands that end then."""
 
     async def asking() -> dict[str, Any]:
-        async with operator_desk(access, who) as desk:
-            return await desk.ask(command, within_s)
+        async with open_operator_session(access, who) as session:
+            return await session.ask(command, within_s)
 
     return asyncio.run(asking())

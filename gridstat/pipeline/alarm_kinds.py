@@ -1,7 +1,7 @@
-"""The parameters of each kind of alarm rule, checked, as laws.
+"""Parameters of each kind of alarm rule, checked, as laws.
 
-Durations are seconds in a file and nanoseconds in a law. Every parameter has a range; the look-back
-of a rule is bounded by them, and with it what each batch reads again.
+Durations are seconds in a file and nanoseconds in a law. Every parameter has a range, which bounds
+the look-back of a rule and the rows that each batch reads again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PERIODS_MIN: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class KindOfLaw:
-    """A law, how to put what it found into words, and a stage's own severity."""
+    """Law, text of its findings, and severity of a stage."""
 
     law: AlarmLaw
     words: str

@@ -1,7 +1,7 @@
-"""Which alarms are wanted: a TOML file of rules, read into laws.
+"""Alarm rules: a TOML file, read into laws.
 
-A mistake is told with the file, the rule, the key and what to write. `default_alarm_rules.toml`
-beside this module shows every kind; docs/reference/alarm-rules.md explains it.
+An error names the file, the rule, the key and what to write. `default_alarm_rules.toml` beside this
+module shows every kind; docs/reference/alarm-rules.md explains it.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class AlarmRule:
         return any(matches(pattern, variable) for pattern in self.patterns)
 
     def text(self, variable: str, finding: Finding) -> str:
-        """What a person reads: always the same for the same finding."""
-        told = self.words.format(value=finding.value, limit=finding.limit)
-        return f"{variable}: {told}" + (f" ({finding.note})" if finding.note else "")
+        """Return the text of an alarm; it is always the same for the same finding."""
+        text_of_finding = self.words.format(value=finding.value, limit=finding.limit)
+        return f"{variable}: {text_of_finding}" + (f" ({finding.note})" if finding.note else "")
 
 
 def load_rules(path: Path | None = None) -> tuple[AlarmRule, ...]:
@@ -153,7 +153,7 @@ def _check_names(rules: list[AlarmRule], *, file: str) -> None:
     seen: set[str] = set()
     for rule in rules:
         if rule.name in seen:
-            hint = "alarms are told apart by their rule's name; choose another"
+            hint = "alarms are distinguished by their rule's name; choose another"
             raise _complaint(file, f'two rules are called "{rule.name}"', hint)
         seen.add(rule.name)
 

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 BEGAN: Final = "log-began"
 """The mark of when the segment began that holds the last record."""
 RECORD: Final = "record"
-"""The mark of the archive and of whatever follows it: all records before this one are in."""
+"""Mark of the archive and of the jobs that follow it: all records before this number are in."""
 NS_PER_S: Final = 1_000_000_000
 SPANS_MAX: Final = 4_096
-"""Of more stretches of late seconds than this the nearest are looked up as one."""
+"""Most intervals of late seconds that are looked up one by one; above it, near ones are merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class Late:
         return bool(self.starts_s)
 
     def spans_ns(self) -> list[tuple[int, int]]:
-        """The windows as stretches of time, neighbours as one, from first to last nanosecond."""
+        """The windows as spans of time from first to last nanosecond; neighbouring windows are one
+        span."""
         spans: list[tuple[int, int]] = []
         for start_s in self.starts_s:
             start_ns, end_ns = start_s * NS_PER_S, (start_s + self.window_s) * NS_PER_S - 1
@@ -86,11 +87,12 @@ class Archive:
         return self._reader(1).ends()[1]
 
     def take(self, slices: DataFrame, closed_s: int | None, rows_max: int = 0) -> int:
-        """Archives what of some slices of the log is not yet in; returns how many rows that was.
+        """Archive the records of some slices that are not in the archive yet; return the number of
+        rows.
 
-        `closed_s` is the second before which windows are closed: duplicates of later events are
-        looked for in what is open, those of earlier ones in their own seconds. `rows_max` is the
-        bound on a batch, 0 if there is none.
+        `closed_s` is the second before which windows are closed. Duplicates of later events are
+        searched in the open windows, duplicates of earlier ones in their own seconds. `rows_max` is
+        the bound on a batch, 0 if there is none.
         """
         self.events.refresh()  # Whoever compacts has removed files since the last batch.
         start, quarantined = self.taken, self.quarantine.mark(RECORD) or 0
@@ -161,7 +163,7 @@ class Archive:
     def _write(
         self, slices: DataFrame, judgement: Judgement
     ) -> tuple[list[DataFile], tuple[int, int]]:
-        """Has tasks read their shares, judge and write them, in one go.
+        """Let the tasks read, check and write their shares in one pass.
 
         Returns the files and where the batch begins and ends, that is, what the tasks were given:
         who was killed may have brought into quarantine what is beyond it.
@@ -189,9 +191,9 @@ def late_windows(
     window_s: int,
     bounds: TimeBounds,
 ) -> tuple[int, ...]:
-    """Starts of the windows before `before_s` in which records were created, if believable.
+    """Return the starts of the windows before `before_s` in which plausible records were created.
 
-    Frames tell their earliest time, so of a log in order nothing is read at all.
+    Frames carry their earliest time, so of a log in order nothing is read at all.
     """
     before_ns = before_s * NS_PER_S
     start, end = max(records[0], reader.ends()[0]), records[1]

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class BackgroundWorker:
-    """Any thread may offer work, ask and wait.
+    """One background thread; any thread may offer work and wait.
 
-    Whoever comes next is told, once, of what a piece has failed of.
+    The error of a failed piece is raised once, to the next caller.
     """
 
     def __init__(self, name: str) -> None:
@@ -28,7 +28,7 @@ class BackgroundWorker:
         return thread is not None and thread.is_alive()
 
     def offer(self, work: Callable[[], object]) -> bool:
-        """Begins with it, unless there is a piece under way; returns whether it has begun."""
+        """Start the work unless a piece is running; return whether it has started."""
         with self._lock:
             if self.is_busy:
                 return False
@@ -45,7 +45,7 @@ class BackgroundWorker:
                 self._raise()
 
     def wait(self) -> None:
-        """Until what is under way has ended; raises what it has failed of."""
+        """Wait until the running work has ended; raise the error with which it failed."""
         with self._lock:
             thread = self._thread
         if thread is not None:

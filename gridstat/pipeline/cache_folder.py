@@ -1,7 +1,7 @@
-"""A folder of this user's own for what is made once: scripts that run Java, archives of classes.
+"""Cache folder of this user: scripts that run Java, archives of classes.
 
-Programs are started from here, so nobody else may write into it. A home that cannot be written to
-(a service's, a container's) is replaced by a folder among the temporary ones.
+Programs are started from here, so no other user may write into it. A home that cannot be written to
+(of a service, of a container) is replaced by a temporary folder.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import pyspark
 
 from gridstat.model.errors import ConfigurationError
 from gridstat.pipeline.cache_folder import cache_folder
-from gridstat.pipeline.java import java_home, java_words
+from gridstat.pipeline.java import java_home, java_version_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,14 +36,14 @@ _QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def archive_path(home: Path, cache: Path) -> Path:
-    """Where the archive of this Java and this Spark lies, be it made or not."""
+    """Return the path of the archive for this Java and this Spark; it may not exist yet."""
     jars = Path(pyspark.__file__).parent / "jars"
-    told = f"{java_words(home)}|{pyspark.__version__}|{jars}|{jars.stat().st_mtime_ns}"
-    return cache / f"classes-{hashlib.sha256(told.encode()).hexdigest()[:16]}.jsa"
+    versions = f"{java_version_text(home)}|{pyspark.__version__}|{jars}|{jars.stat().st_mtime_ns}"
+    return cache / f"classes-{hashlib.sha256(versions.encode()).hexdigest()[:16]}.jsa"
 
 
 def archive_options(archive: Path) -> str:
-    """What tells Java to start from the archive; nothing if it was never made."""
+    """Return the options that let Java start from the archive; empty if there is no archive."""
     if not archive.is_file():
         return ""
     return f"-XX:SharedArchiveFile={archive} -Xshare:auto {_QUIET}"

@@ -1,9 +1,9 @@
 """Parquet files that tasks have written, and how they become part of a table.
 
-Tasks write into a folder aside. Their files are then moved into the table under names that tell
-which records they hold, and one commit adds them all, each with the statistics of its columns: by
-these any reader of Delta leaves out files that it does not need. Whatever was not committed is
-written anew under the same name, or lies aside.
+Tasks write into a separate folder. Their files are then moved into the table under names that
+contain the numbers of their records, and one commit adds them all, each with the statistics of its
+columns. By these statistics a reader of Delta skips files. Files that were not committed are
+written again under the same names.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 WRITTEN: Final = "path string, partition string"
 _REPEATED: Final = ["variable", "stream", "flags"]
-"""Columns with few different values; to look for them in the others costs time."""
+"""Columns with few different values; a search for them in the others would cost time."""
 GROUP_ROWS: Final = 131_072
-"""So many rows have statistics of their own, by which readers leave out what they do not need."""
+"""Rows in a group, which has statistics of its own; readers skip groups by them."""
 _TEXT_MAX: Final = 64
 """Longer texts and bytes have no statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file that a task has written; `partition` says which values its folder stands for."""
+    """File that a task has written; `partition` has the values of its folder."""
 
     path: Path
     partition: dict[str, str | None]
@@ -49,7 +49,7 @@ class DataFile:
 
     @property
     def statistics(self) -> str:
-        """As Delta wants it in a commit."""
+        """Statistics of the file as JSON, in the form that a Delta commit has."""
         return json.dumps(
             {
                 "numRecords": self.rows,
@@ -63,9 +63,9 @@ class DataFile:
 def write_rows(
     rows: pa.Table, *, aside: Path, partitions: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Writes rows into files, one for each partition, and tells their names; runs in a task.
+    """Write rows into files, one for each partition, and return their names; runs in a task.
 
-    The names are of the task's own making: of one that was tried twice the second counts.
+    The task makes up the names; if a task runs twice, the files of the second run count.
     """
     if not rows.num_rows:
         return
@@ -79,14 +79,15 @@ def write_rows(
         yield _written(chosen, aside, values)
 
 
-def written_files(told: Iterable[Row]) -> list[DataFile]:
-    """The files that the tasks of `write_rows` tell of, as `WRITTEN`; rows without one are not."""
-    found = [row for row in told if row.path is not None]
+def written_files(reported: Iterable[Row]) -> list[DataFile]:
+    """Return the files that the tasks of `write_rows` report as `WRITTEN`; rows without a file have
+    none."""
+    found = [row for row in reported if row.path is not None]
     return [data_file(Path(row.path), json.loads(row.partition)) for row in found]
 
 
 def data_file(path: Path, partition: dict[str, str | None]) -> DataFile:
-    """What the end of a file says of its columns."""
+    """Return the description of a file from the statistics in its footer."""
     footer = pq.read_metadata(path)
     minimum, maximum, nulls = {}, {}, {}
     for index in range(footer.num_columns):
@@ -124,7 +125,8 @@ def forget(aside: Path) -> None:
 
 
 def _combinations(columns: pa.Table) -> list[dict[str, Any]]:
-    """Which values occur together; mostly one day of good rows, which is quick to see."""
+    """Return the combinations of values that occur; mostly one day of good rows, which is quick to
+    see."""
     one: dict[str, Any] = {}
     for name in columns.column_names:
         extent = pc.min_max(columns.column(name)).as_py()
@@ -141,7 +143,7 @@ def _combinations(columns: pa.Table) -> list[dict[str, Any]]:
 def _written(rows: pa.Table, aside: Path, values: dict[str, Any]) -> pa.RecordBatch:
     path = aside / f"{uuid4().hex}.parquet"
     kept = rows.drop_columns(list(values))
-    # Without Arrow's own schema: a dictionary here is plain text to whoever reads it.
+    # Without Arrow's own schema, so that readers see a dictionary as plain text.
     with pq.ParquetWriter(
         path, kept.schema, use_dictionary=_REPEATED, compression="zstd", store_schema=False
     ) as file:

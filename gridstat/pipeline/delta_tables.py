@@ -1,7 +1,8 @@
 """The pipeline's tables: Delta by `deltalake` alone, one commit a change.
 
-A commit may carry marks, numbers by name that tell how far the table is. They are in the same
-commit as the rows, so whoever is killed and starts anew sees what was done and does it only once.
+A commit may carry marks, numbers by name that record how far the table is. The marks are in the
+same commit as the rows, so a process that is killed and restarts sees what was done and does it
+only once.
 """
 
 from __future__ import annotations
@@ -59,13 +60,14 @@ class StoredTable:
         self._check_version()
 
     def mark(self, name: str) -> int | None:
-        """What the last commit with this mark said, None if there was none."""
+        """Return the number that the last commit with this mark recorded; None if there is no such
+        commit."""
         return self._delta.transaction_version(name)
 
     def refresh(self) -> None:
-        """Learns what others have committed.
+        """Load the commits of other processes.
 
-        Done before every commit of ours: a version that was removed is none to commit upon.
+        Called before every commit: a version that was removed cannot be the base of one.
         """
         with _plain_errors(self.folder):
             self._delta.update_incremental()
@@ -97,7 +99,7 @@ class StoredTable:
             )
 
     def overwrite(self, rows: pa.Table, marks: Mapping[str, int] | None = None) -> None:
-        """These rows instead of all that are there."""
+        """Replace all rows of the table by these."""
         self.refresh()
         with _plain_errors(self.folder):
             write_deltalake(
@@ -105,7 +107,8 @@ class StoredTable:
             )
 
     def upsert(self, rows: pa.Table, order: str, marks: Mapping[str, int] | None = None) -> None:
-        """Rows by the table's key; `order` is a column of it that tells which files to look at."""
+        """Replace rows by the table's key; `order` is a column of the key by which files are
+        selected."""
         if not rows.num_rows:
             self.add_files([], "", marks)
             return
@@ -125,7 +128,7 @@ class StoredTable:
         return pa.table(self._delta.get_add_actions(flatten=True))
 
     def rows(self) -> int:
-        """How many rows there are, by the statistics."""
+        """Number of rows, by the statistics of the files."""
         return int(pc.sum(self.files().column("num_records")).as_py() or 0)
 
     def highest(self, column: str) -> Any:  # noqa: ANN401 - Whatever the column holds.
@@ -165,11 +168,11 @@ class StoredTable:
 
     def compact(self, bytes_target: int) -> Mapping[str, Any]:
         """Makes few large files of many small ones; rows and marks stay."""
-        told: Mapping[str, Any] = self._retried(
+        figures: Mapping[str, Any] = self._retried(
             lambda: self._delta.optimize.compact(target_size=bytes_target)
         )
         self.refresh()
-        return told
+        return figures
 
     def vacuum(self, hours_kept: int) -> list[str]:
         """Removes files that no version of the last hours has, those of killed writers too."""
@@ -182,7 +185,7 @@ class StoredTable:
             )
 
     def fold(self) -> None:
-        """Writes the list of files anew and removes entries of the log that are old enough."""
+        """Write a new list of files, and remove entries of the log that are old enough."""
         with _plain_errors(self.folder):
             self._delta.create_checkpoint()
             self._delta.cleanup_metadata()
@@ -232,7 +235,7 @@ class StoredTable:
         self._retried(merge)
 
     def _retried(self, change: Callable[[], Done]) -> Done:
-        """Tries again when another has replaced files that the change has read."""
+        """Try again when another process has replaced files that the change has read."""
         with _plain_errors(self.folder):
             for _ in range(ATTEMPTS_MAX - 1):
                 with suppress(CommitFailedError):
@@ -249,7 +252,8 @@ def delta_schema(table: TableSchema) -> Schema:
 
 
 def _properties(table: TableSchema) -> dict[str, str | None]:
-    """Without them Delta keeps entries of its log for a month, at two a second."""
+    """Return the table's properties; by Delta's defaults its log would keep entries for a month, at
+    two a second."""
     kept = f"interval {table.hours_kept} hours"
     return {
         VERSION_KEY: str(table.version),
@@ -276,7 +280,8 @@ def _literal(value: Any) -> str:  # noqa: ANN401 - Whatever the column holds.
 
 @contextmanager
 def _plain_errors(folder: Path) -> Iterator[None]:
-    """Says of a failing disk, and of a table that others hold, what a person can do about it."""
+    """Raise an error with a remedy for a failing disk, and for a table that another process
+    holds."""
     try:
         yield
     except CommitFailedError as error:

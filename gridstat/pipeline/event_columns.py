@@ -1,4 +1,4 @@
-"""Events of the log as columns for people: names for numbers, and values for words."""
+"""Events of the log as columns for users: names instead of numbers, values instead of raw bits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EVENT_SCHEMA: Final = pa.schema(
 
 
 class StreamTable:
-    """What the numbers of streams stand for; one that is not known has no name and no value."""
+    """Names and types of streams by their numbers; an unknown number has no name and no value."""
 
     def __init__(self, rows: pa.Table) -> None:
         numbers = rows.column("stream").to_numpy()
@@ -56,7 +56,7 @@ class StreamTable:
         self.is_whole = _is_any_of(types, WHOLE)
 
     def places(self, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Where each number is in the table."""
+        """Return the index of each number in the table."""
         unknown = len(self.names) - 1
         return np.where((numbers >= 0) & (numbers < unknown), numbers, unknown)
 
@@ -97,7 +97,7 @@ def _in_us(times_ns: pa.Array) -> pa.Array:
 
 
 def _values(words: pa.Array, streams: StreamTable, places: NDArray[np.int64]) -> pa.Array:
-    """The words as numbers, by the type of their stream; null where that is no number."""
+    """Return the raw 64-bit words as numbers, by the type of their stream; null for other types."""
     word = words.to_numpy()
     is_float = streams.is_float[places]
     if is_float.all():

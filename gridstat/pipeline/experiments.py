@@ -35,7 +35,7 @@ WIDTH_US: Final = 100
 
 
 def read_samples(spark: SparkSession, folder: Path) -> DataFrame:
-    """What `gridstat experiment run … --samples FOLDER` has written."""
+    """Return the samples that `gridstat experiment run … --samples FOLDER` has written."""
     return spark.read.schema(SAMPLES).option("recursiveFileLookup", "true").parquet(str(folder))
 
 
@@ -59,12 +59,12 @@ def summaries(samples: DataFrame) -> DataFrame:
 
 
 def bins(samples: DataFrame, uppers_us: Sequence[int] = ()) -> DataFrame:
-    """How many samples lie in each range, as in S3 Fig 5.4 and 5.15; empty ranges are left out.
+    """Count the samples in each range, as in S3 Fig 5.4 and 5.15; empty ranges are left out.
 
     Ranges end at `uppers_us`, and beyond them, or without them, are 100 us wide. `percent_to` is
     the share of all that took no longer than the range.
     """
-    # Whole microseconds, as the sources' clock told them; less than one counts as one.
+    # Whole microseconds, as on the clock of the sources; less than one counts as one.
     taken_us = F.call_function("div", F.col("received_ns") - F.col("created_ns"), F.lit(NS_PER_US))
     placed = samples.select(*CELL, F.greatest(taken_us, F.lit(1)).alias("us"))
     counted = placed.groupBy(*CELL, _upper_us(F.col("us"), uppers_us).alias("upper_us")).agg(

@@ -1,7 +1,7 @@
-"""Rows of the archive, read from its files by tasks themselves: of some time, and of a share.
+"""Rows of the archive, by time and share, which the tasks read from the files themselves.
 
-A task gets names of files instead of rows, reads what it needs of them into Arrow, and keeps what
-is its share. So nothing goes through Java on the way, which takes many times as long.
+A task gets names of files instead of rows, reads what it needs of them into Arrow, and keeps its
+share. So no row passes through Java, which would take many times as long.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FileRows:
     paths: tuple[str, ...] = ()
     spans_ns: Spans = ALL_TIME
     rows_max: int = 0
-    """So many rows the files have."""
+    """Upper bound of the number of rows in the files."""
 
     def read(self, names: Sequence[str], is_chosen: Chosen | None = None) -> Iterator[pa.Table]:
         """Columns of the rows, a group of rows at a time; `names` must have `created_ns`, and
@@ -55,7 +55,7 @@ class FileRows:
 
 
 def in_shares(spark: SparkSession, events: FileRows) -> DataFrame:
-    """As many tasks as there should be, each with one row: its share, and of how many shares."""
+    """Return a DataFrame with one row a task: the number of its share, and the number of shares."""
     at_least = shares_worth(events.rows_max, ROWS_PER_TASK_MAX)
     at_most = shares_worth(events.rows_max, ROWS_PER_TASK_MIN)
     shares = min(SHARES_MAX, max(at_least, min(at_most, spark.sparkContext.defaultParallelism)))
@@ -63,8 +63,11 @@ def in_shares(spark: SparkSession, events: FileRows) -> DataFrame:
 
 
 def in_turn(spark: SparkSession, events: FileRows) -> Iterator[DataFrame]:
-    """The same, a share at a time, as few as will do: whoever takes one after the other keeps one
-    processor busy, and leaves the others to whom it is urgent."""
+    """Yield the shares one at a time, as few as possible.
+
+    A caller that processes one after the other uses one processor, and leaves the others to urgent
+    work.
+    """
     shares = min(SHARES_MAX, shares_worth(events.rows_max, ROWS_PER_TASK_MAX))
     for share in range(shares):
         one = spark.range(share, share + 1, 1, 1)
@@ -72,20 +75,24 @@ def in_turn(spark: SparkSession, events: FileRows) -> Iterator[DataFrame]:
 
 
 def shares_worth(rows: int, rows_min: int) -> int:
-    """How many tasks at most have so many rows each: a task has its price, and so has a file."""
+    """Return the highest number of tasks that have so many rows each; each task and each file costs
+    time."""
     return max(1, -(-rows // rows_min))
 
 
 def is_in_share(numbers: NDArray[np.integer[Any]], share: int, shares: int) -> NDArray[np.bool_]:
-    """Which numbers belong to a share. Numbers are given one after the other, and every other one
-    may be of a kind; so they are stirred first."""
-    stirred = (numbers.astype(np.uint32) * np.uint32(2_654_435_761)) >> np.uint32(16)
-    wanted: NDArray[np.bool_] = stirred % np.uint32(shares) == share
+    """Return a mask of the numbers that belong to a share.
+
+    Numbers are hashed first: they are assigned one after the other, and every second one may be of
+    the same kind.
+    """
+    hashed = (numbers.astype(np.uint32) * np.uint32(2_654_435_761)) >> np.uint32(16)
+    wanted: NDArray[np.bool_] = hashed % np.uint32(shares) == share
     return wanted
 
 
 def share_of(batches: Iterable[pa.RecordBatch]) -> tuple[int, int] | None:
-    """Which share a task was given, of how many.
+    """Return the share of a task and the number of shares; None if the task has no share.
 
     Reads all that it is given: Spark ends a Python that leaves something unread, and the next task
     waits most of a second for another one.
@@ -100,12 +107,16 @@ def only(rows: pa.Table, is_wanted: NDArray[np.bool_]) -> pa.Table:
 
 
 def _groups(path: str, names: list[str], spans_ns: Spans) -> Iterator[pa.Table]:
-    """Those groups of a file's rows that may have one within the spans, one at a time."""
+    """Yield the groups of a file's rows that may have a row within the spans, one at a time."""
     with pq.ParquetFile(path) as file:
         place = file.schema_arrow.get_field_index("created_ns")
         for group in range(file.num_row_groups):
-            told = file.metadata.row_group(group).column(place).statistics
-            first, last = (told.min, told.max) if told and told.has_min_max else (None, None)
+            statistics = file.metadata.row_group(group).column(place).statistics
+            first, last = (
+                (statistics.min, statistics.max)
+                if statistics and statistics.has_min_max
+                else (None, None)
+            )
             if first is None or touching(np.array([first]), np.array([last]), spans_ns).any():
                 rows = file.read_row_group(group, columns=names, use_threads=False)
                 # Who compacts says of no column that it has no nulls; then none should here.

@@ -44,7 +44,8 @@ def sum_counts(counts: Column) -> Column:
 
 
 def count_at(counts: Column, bucket: int) -> Column:
-    """What one bucket holds; empty buckets at the end, or a whole histogram, may be left out."""
+    """Return the count of one bucket; empty buckets at the end, or a whole histogram, may be left
+    out."""
     return F.coalesce(F.get(counts, F.lit(bucket)), F.lit(0).cast("bigint"))
 
 

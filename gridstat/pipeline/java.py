@@ -33,7 +33,8 @@ exec '{java}' "${{arguments[@]}}"
 
 
 def java_home(environment: Mapping[str, str], cache: Path) -> Path:
-    """Where a Java lies that Spark can run on; raises with what to install if there is none."""
+    """Return the home of a Java that Spark can run on; raise an error with what to install if there
+    is none."""
     on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     found = []
     for home in filter(None, [environment.get("JAVA_HOME", ""), _home_of(on_path)]):
@@ -52,14 +53,14 @@ def java_home(environment: Mapping[str, str], cache: Path) -> Path:
 
 def java_version(home: Path) -> int:
     """The major version, or 0 where nothing runs."""
-    found = _VERSION.search(java_words(home))
+    found = _VERSION.search(java_version_text(home))
     return int(found[1]) if found else 0
 
 
-def java_words(home: Path) -> str:
-    """What this Java says that it is; nothing where nothing runs."""
+def java_version_text(home: Path) -> str:
+    """Return the version text of this Java; empty if it does not run."""
     try:
-        told = subprocess.run(
+        completed = subprocess.run(
             [home / "bin" / "java", "-version"],
             capture_output=True,
             text=True,
@@ -68,7 +69,7 @@ def java_words(home: Path) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return told.stderr
+    return completed.stderr
 
 
 def packaged_java() -> Path | None:

@@ -1,4 +1,4 @@
-"""What a user may ask of the data source, checked once before anything is read.
+"""Options of the data source, checked once before anything is read.
 
 | Option | Default | Meaning |
 |---|---|---|
@@ -47,7 +47,7 @@ ROWS_PER_PARTITION: Final = 500_000
 
 
 class Reading(Enum):
-    """A way to read a log, by its words for people; each obeys some of the options."""
+    """Mode of reading a log, with its name for users; each mode obeys some of the options."""
 
     BATCH = "`read`"
     STREAM = "`readStream`"
@@ -68,13 +68,13 @@ _OBEYED: Final = {
     "shares": (_SLICES,),
     "rowsPerShare": (_SLICES,),
 }
-"""Every option, and the ways to read that obey it."""
+"""Every option, and the modes of reading that obey it."""
 KNOWN: Final = tuple(_OBEYED)
 
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What a user asked for; small, since it travels to every task."""
+    """Checked options of a reader; small, since Spark sends them to every task."""
 
     folder: Path
     kind_name: str
@@ -96,7 +96,7 @@ class LogOptions:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that Spark sees if nobody asks for fewer."""
+        """Columns that Spark sees unless a schema is given."""
         if not self.is_of_events:
             return self.kind.schema
         if self.has_names:
@@ -146,7 +146,8 @@ def read_options(options: Mapping[str, str], reading: Reading | None = None) -> 
 
 
 def chosen_columns(options: LogOptions, asked: pa.Schema) -> pa.Schema:
-    """The columns of a schema that a user gave with `.schema(...)`: some of ours, in any order."""
+    """Return the columns of a schema that a user gave with `.schema(...)`: known ones, in any
+    order."""
     ours = options.schema
     chosen = []
     for field in asked:
@@ -168,7 +169,7 @@ def chosen_columns(options: LogOptions, asked: pa.Schema) -> pa.Schema:
 
 
 def _check_obeyed(option: str, reading: Reading) -> None:
-    """Raises if this way to read would not do what the option says."""
+    """Raise an error if this mode of reading would not obey the option."""
     obeying = _OBEYED[option]
     if reading in obeying:
         return

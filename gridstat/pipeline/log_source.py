@@ -173,7 +173,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_slice(self._options, partition.value, self._columns)
 
     def commit(self, end: Offset) -> None:
-        """The log is released by the archive's job, not by whoever has read it once."""
+        """Do nothing: the archive's job releases the log, not a reader."""
 
     def _slices(self, start: Offset, end: Offset) -> list[Slice]:
         rows = self._options.rows_per_partition
@@ -206,14 +206,15 @@ def read_slice(options: LogOptions, piece: Slice, columns: pa.Schema) -> Iterato
 
 
 def read_streams(folder: Path) -> StreamTable:
-    """What every stream's number stands for, as far as it is recorded."""
+    """Return all streams that are recorded, by their numbers."""
     extents = LogReader(folder, STREAMS).extents()
     return _streams_up_to(folder, extents[-1] if extents else None)
 
 
 @lru_cache(maxsize=4)
 def _streams_up_to(folder: Path, end: Extent | None) -> StreamTable:
-    """Kept between the tasks of one process, since a table stays as it is until it grows."""
+    """Return the streams up to an extent; cached by process, since the table of an extent never
+    changes."""
     if end is None:
         return StreamTable(STREAMS.schema.empty_table())
     reader = LogReader(folder, STREAMS)

@@ -1,4 +1,4 @@
-"""Where things lie in a pipeline's folder: the log, the tables, the checkpoints."""
+"""Paths in a pipeline's folder: the log, the tables, the checkpoints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PipelineFolder:
 
     @property
     def aside(self) -> Path:
-        """Where tasks write files that are no part of a table yet."""
+        """Folder of files that tasks have written and that are not in a table yet."""
         return self.path / "aside"
 
     def checkpoint(self, job: str) -> Path:
@@ -63,7 +63,7 @@ class PipelineFolder:
             os.close(lock)
 
     def is_running(self, job: str) -> bool:
-        """Whether a driver of the job is alive, whatever it has said last."""
+        """Return whether a driver of the job is alive, whatever its last progress says."""
         try:
             lock = os.open(self.path / "checkpoints" / f"{job}.lock", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:

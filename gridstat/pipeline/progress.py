@@ -1,4 +1,4 @@
-"""How far a pipeline is, in a small file that anybody may read while it runs."""
+"""Progress of a pipeline, in a small file that any process may read while the pipeline runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRESS_BYTES_MAX: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """After a batch; counts are since the first batch of all, also across restarts."""
+    """Progress after a batch; counts run from the very first batch, also across restarts."""
 
     state: str
     """`running`, `draining`, `ended`."""
@@ -29,9 +29,9 @@ class Progress:
     quarantined: int
     alarms: int
     rows_per_s: float
-    """Of the last batch."""
+    """Rows a second of the last batch."""
     lag_s: float
-    """How old the newest event of the last batch was when its tables were committed."""
+    """Age of the newest event of the last batch when its tables were committed."""
     watermark_ns: int
     updated_ns: int
 
@@ -44,7 +44,7 @@ def write_progress(folder: Path, progress: Progress) -> None:
 
 
 def read_progress(folder: Path) -> dict[str, Any]:
-    """What was written last; empty before the first batch."""
+    """Return the progress that was written last; empty before the first batch."""
     try:
         with (folder / PROGRESS_FILE).open("rb") as file:
             found = json.loads(file.read(PROGRESS_BYTES_MAX))

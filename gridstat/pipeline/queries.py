@@ -28,10 +28,10 @@ BOUNDED: Final = (EVENTS.name, LEDGERS.name, COUNTERS.name)
 def make_views(
     spark: SparkSession, folder: PipelineFolder, recorded_rows: RowChoice | None = None
 ) -> list[str]:
-    """Gives every table that exists, and every kind of the log, a name for SQL; the names.
+    """Give every table, and every kind of the log, a name for SQL; return the names.
 
-    Of the kinds `BOUNDED` all rows are read, or only those of `recorded_rows`, whatever a statement
-    says. The others are read whole: a stream or contract that began earlier still holds.
+    Of the kinds `BOUNDED` all rows are read, or only those of `recorded_rows`, for any statement.
+    The others are read whole: a stream or contract that began earlier still holds.
     """
     bounds = {} if recorded_rows is None else recorded_rows.options
     names = []
@@ -49,13 +49,13 @@ def make_views(
     return names
 
 
-def ask(
+def run_statement(
     spark: SparkSession,
     folder: PipelineFolder,
     statement: str,
     recorded_rows: RowChoice | None = None,
 ) -> DataFrame:
-    """What a statement says; raises in plain words where it cannot be understood."""
+    """Return the result of a statement; raise an error in plain text if Spark cannot parse it."""
     names = make_views(spark, folder, recorded_rows)
     try:
         return spark.sql(statement)

@@ -1,4 +1,5 @@
-"""When nothing at all was recorded: read from the log once, and again when there is more of it."""
+"""Intervals in which nothing was recorded: read from the log once, and again when the log has
+grown."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ ALL_IS_MISSING: Final = frozenset(
     reason.value
     for reason in (GapReason.DOWN, GapReason.DETACHED, GapReason.LOG_FULL, GapReason.DISK)
 )
-"""Other reasons tell of single events that were dropped among others that were not."""
+"""Reasons of whole gaps; the other reasons are about single dropped events among received ones."""
 
 
 class RecordingGaps:
@@ -28,7 +29,7 @@ class RecordingGaps:
         self._spans_ns: list[tuple[int, int]] = []
 
     def spans_ns(self, since_ns: int) -> list[tuple[int, int]]:
-        """From one instant to another each; those that ended since then."""
+        """Return the first and last nanosecond of each gap that ended since then."""
         end = LogReader(self._log, GAPS).ends()[1]
         if end != self._end:
             rows = read_all(self._log, GAPS).to_pylist()

@@ -1,11 +1,12 @@
-"""The step from the archive to the rollups: which windows are over, and what is in them.
+"""The step from the archive to the rollups: which windows have ended, and their rows.
 
 A table of rollups carries two marks: `closed`, the second before which its windows are final, and
-`record`, the end of what of the log it has looked at. New final windows are appended. Windows into
-which something came later are reckoned anew, from the archive, and replace their old rows.
+`record`, the end of the log that it has processed. New final windows are appended. Windows with
+late events are computed again, from the archive, and replace their old rows.
 
-Should all clocks jump ahead and back, no window ends for as long, and all that comes is late. So
-the coarser tables are not only looked after when a window ends, but also as time goes by here.
+If all clocks jump ahead and back, no window ends for as long, and all events are late. So the
+coarser tables are updated not only when a window ends, but also at intervals of this process's
+clock.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ CLOSED: Final = "closed"
 """The mark of a table of rollups: windows that end by this second are final."""
 START: Final = "window_start"
 LOOK_S: Final = 60.0
-"""So often at least it is seen to what came late to the coarser tables."""
+"""Longest time between two looks for late events of the coarser tables."""
 _LOOKS_PER_WINDOW: Final = 6
-"""A whole window is read for whatever came late to it, hence not more often than this."""
+"""Most computations of late windows in the length of a window, since each reads a whole window."""
 _US_PER_S: Final = 1_000_000
 
 
@@ -51,12 +52,12 @@ class Rollups:
     streams: StreamCatalog
     live: StoredTable
     by_window: Mapping[int, StoredTable]
-    """By the length of their windows in seconds."""
+    """Tables by the length of their windows in seconds."""
     now_s: Callable[[], float] = time.monotonic
     _look_s: float = 0.0
-    """When to look at the log next."""
+    """Time at which to look at the log next."""
     _late_s: dict[int, float] = field(default_factory=dict)
-    """When late windows of each length may be reckoned next."""
+    """Time at which late windows of each length may be computed next."""
 
     @classmethod
     def of(cls, folder: PipelineFolder, archive: Archive) -> Rollups:
@@ -73,13 +74,13 @@ class Rollups:
     def advance(self, spark: SparkSession, watermark_ns: int) -> None:
         """Makes seconds final that have ended by the watermark, and shows those that are open."""
         table, closed_s, taken = self.by_window[1], watermark_ns // NS_PER_S, self.archive.taken
-        rows = self._reckon(spark, 1, table.mark(CLOSED), None)
+        rows = self._compute(spark, 1, table.mark(CLOSED), None)
         is_over = pc.less(rows.column(START), _moment(closed_s))
         self._commit(1, rows.filter(is_over), closed_s, taken)
         self.live.overwrite(rows.filter(pc.invert(is_over)))
 
     def has_ended(self, watermark_ns: int) -> bool:
-        """Whether there is something for `advance_coarse`."""
+        """Return whether `advance_coarse` has something to do."""
         return self.now_s() >= self._look_s or any(
             _closed_s(watermark_ns, window_s) > (table.mark(CLOSED) or 0)
             for window_s, table in self._coarse()
@@ -104,7 +105,7 @@ class Rollups:
         """Writes what is still open as if it were over; should more come, it is written again."""
         for window_s, table in self.by_window.items():
             taken = self.archive.taken
-            rows = self._reckon(spark, window_s, table.mark(CLOSED), None)
+            rows = self._compute(spark, window_s, table.mark(CLOSED), None)
             table.upsert(rows, START, {RECORD: taken})
         self.live.overwrite(self.live.empty())
 
@@ -118,13 +119,13 @@ class Rollups:
     def _advance_window(self, spark: SparkSession, window_s: int, closed_s: int) -> None:
         # Before the rows are read: what comes meanwhile is for the next time.
         taken = self.archive.taken
-        rows = self._reckon(spark, window_s, self.by_window[window_s].mark(CLOSED), closed_s)
+        rows = self._compute(spark, window_s, self.by_window[window_s].mark(CLOSED), closed_s)
         self._commit(window_s, rows, closed_s, taken)
         self._late_s[window_s] = self.now_s() + max(LOOK_S, window_s / _LOOKS_PER_WINDOW)
 
     def _look_at_log(self, spark: SparkSession) -> None:
-        """Lets go of what of the log tells a table nothing, though its window is still open, and
-        reckons windows anew that are over and to which something came."""
+        """Advance the record mark past events that do not concern a table, though its window is
+        still open, and compute ended windows with late events again."""
         taken = self.archive.taken
         for window_s, table in self._coarse():
             closed_s, seen = table.mark(CLOSED), table.mark(RECORD) or 0
@@ -135,7 +136,7 @@ class Rollups:
             elif self.now_s() >= self._late_s.get(window_s, 0.0):
                 self._advance_window(spark, window_s, closed_s)
 
-    def _reckon(
+    def _compute(
         self, spark: SparkSession, window_s: int, from_s: int | None, to_s: int | None
     ) -> pa.Table:
         """Windows between the two seconds, and earlier ones that late events have touched."""

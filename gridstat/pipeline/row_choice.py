@@ -1,8 +1,8 @@
-"""Which rows of a log a DataFrame has: an interval of time, and variables by name or pattern.
+"""Row choice of a DataFrame over a log: an interval of time, and variables by name or pattern.
 
 A choice is fixed by the options `from`, `to` and `variables` of one `load`, and never by the
 filters of a query: Spark shares what a filter has left out between all scans of a DataFrame
-(ADR-0023). Slices without a chosen row are not read, and of the others every row is looked at.
+(ADR-0023). Slices without a chosen row are not read; in the other slices every row is checked.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class RowChoice:
-    """From one instant up to, and without, another; of the variables that any pattern names.
+    """Interval from one instant up to, and without, another, and patterns of variables.
 
     None is no bound, and no patterns are all variables.
     """
@@ -70,13 +70,14 @@ class RowChoice:
         return {name: str(value) for name, value in given.items() if value not in {None, ""}}
 
     def are_within(self, times_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the times are chosen."""
+        """Return a mask of the times within the interval."""
         if self.from_ns is None and self.to_ns is None:
             return np.ones(len(times_ns), dtype=bool)
         return within(times_ns, ((self.from_ns, self.latest_ns),))
 
     def are_named(self, names: pa.Array) -> NDArray[np.bool_]:
-        """Which of the names are chosen; one that is null is so only if all are."""
+        """Return a mask of the names that match; a null name matches only if there is no
+        pattern."""
         if not self.variables:
             return np.ones(len(names), dtype=bool)
         known = names.dictionary_encode()  # Each name is compared once, however many rows have it.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """Name and columns of a table; `key` tells two rows apart, `day` partitions it."""
+    """Name and columns of a table; `key` identifies a row, `day` partitions it."""
 
     name: str
     columns: str
@@ -25,7 +25,7 @@ class TableSchema:
     version: int = 1
     """Goes up when columns change; a table of a newer version than ours is left alone."""
     hours_kept: int = 24
-    """So long an older state of the table may be read."""
+    """Hours for which an older version of the table can be read."""
 
 
 RECORDED: Final = (
@@ -59,7 +59,7 @@ ROLLUP_1S: Final = TableSchema("rollup_1s", f"{ROLLUP}, day date", key=ROLLUP_KE
 ROLLUP_1M: Final = TableSchema("rollup_1m", f"{ROLLUP}, day date", key=ROLLUP_KEY)
 ROLLUP_1H: Final = TableSchema("rollup_1h", f"{ROLLUP}, day date", key=ROLLUP_KEY)
 ROLLUP_LIVE: Final = TableSchema("rollup_live", ROLLUP, key=ROLLUP_KEY, partitions=(), hours_kept=1)
-"""The seconds that may still change, written anew with every batch: nobody reads old ones."""
+"""Seconds that may still change, replaced with every batch; old versions have no reader."""
 
 ALARMS: Final = TableSchema(
     "alarms",
@@ -80,9 +80,10 @@ AUDIT: Final = TableSchema(
     "gap_start timestamp, gap_s double, unrecorded_s double, is_kept boolean, day date",
     key=("subscription", "endpoint", "variable", "hour"),
 )
-"""For each contract and hour what was promised and what came of it; null is what nobody told."""
+"""Promised and delivered figures of each contract and hour; null if no source reports the
+figure."""
 
-# What mining finds, made anew each time.
+# Results of mining, replaced each time.
 
 AVERAGES: Final = TableSchema(
     "averages",
@@ -101,8 +102,8 @@ PROFILES: Final = TableSchema(
     key=("variable", "weekday", "hour"),
     partitions=(),
 )
-"""What a variable is like at an hour of the day; weekday 1 is Monday, 0 is any day. `median` is of
-the windows' means, `mad` the median distance from it."""
+"""Usual values of a variable at an hour of the day; weekday 1 is Monday, 0 is any day. `median` is
+of the windows' means, `mad` the median distance from it."""
 
 CORRELATIONS: Final = TableSchema(
     "correlations",
@@ -111,7 +112,7 @@ CORRELATIONS: Final = TableSchema(
     key=("variable", "other"),
     partitions=(),
 )
-"""Pearson's correlation of two variables over the seconds in which both were heard."""
+"""Pearson's correlation of two variables over the seconds in which both have events."""
 
 ANOMALIES: Final = TableSchema(
     "anomalies",
@@ -161,5 +162,5 @@ def column_names(table: TableSchema) -> list[str]:
 
 def columns_of(table: TableSchema) -> list[tuple[str, str]]:
     """Name and type of each column."""
-    words = (column.split() for column in table.columns.split(","))
-    return [(name, kind) for name, kind in words]
+    columns = (column.split() for column in table.columns.split(","))
+    return [(name, kind) for name, kind in columns]

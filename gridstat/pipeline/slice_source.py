@@ -49,7 +49,7 @@ def register(spark: SparkSession) -> None:
 
 
 def slices_of(batches: Iterable[pa.RecordBatch]) -> tuple[int, int, list[Slice]]:
-    """What a task was given: its share, of how many, and the slices; no slices, no share."""
+    """Return a task's share, the number of shares, and its slices; without slices share 0 of 1."""
     rows = [row for batch in batches for row in batch.to_pylist()]
     if not rows:
         return 0, 1, []
@@ -58,7 +58,7 @@ def slices_of(batches: Iterable[pa.RecordBatch]) -> tuple[int, int, list[Slice]]
 
 
 def slice_rows(share: int, shares: int, slices: Iterable[Slice]) -> pa.RecordBatch:
-    """What a task is given; `slices_of` reads it."""
+    """Return the rows that a task gets; `slices_of` reads them."""
     rows = [
         {"share": share, "shares": shares, **{name: getattr(piece, name) for name in _SLICE}}
         for piece in slices

@@ -30,7 +30,7 @@ class SlotColumns:
 
     @property
     def whole_ns(self) -> Column:
-        """So long do `per_seconds` slots take."""
+        """Nanoseconds that `per_seconds` slots take."""
         return self.seconds * F.lit(NS_PER_S)
 
     @property
@@ -82,7 +82,7 @@ def due_from(slot: Column, every: Column) -> Column:
 
 
 def due_between(from_ns: Column, to_ns: Column, slots: SlotColumns, every: Column) -> Column:
-    """How many slots are due from one instant up to, and without, another."""
+    """Count the slots that are due from one instant up to, and without, another."""
     first = due_from(first_slot_from(from_ns, slots), every)
     after = due_from(first_slot_from(to_ns, slots), every)
     return F.when(to_ns > from_ns, whole_div(after - first, every)).otherwise(F.lit(0))

@@ -20,22 +20,22 @@ _DISK: Final = re.compile(
 
 
 def plain_error(error: BaseException) -> GridStatError | None:
-    """What a person can act on: an error of ours, or a disk that takes no more."""
+    """Return the cause on which a user can act, an error of gridstat or a full disk; else None."""
     own = own_error(error)
-    told = _DISK.search(str(error))
-    if own is None and told is not None:
-        return StorageFailed(told[1], hint="make room and start again; nothing is lost")
+    found = _DISK.search(str(error))
+    if own is None and found is not None:
+        return StorageFailed(found[1], hint="make room and start again; nothing is lost")
     return own
 
 
 def own_error(error: BaseException) -> GridStatError | None:
-    """The error that our code raised, if Spark's exception tells of one; the last it tells of."""
+    """Return the last error of gridstat that Spark's exception contains, if any."""
     if isinstance(error, GridStatError):
         return error
-    told = _OWN.findall(str(error))
-    if not told:
+    found = _OWN.findall(str(error))
+    if not found:
         return None
-    name, message, hint = told[-1]
+    name, message, hint = found[-1]
     kind = getattr(errors, name, GridStatError)
     own = kind(message, hint=hint)
     assert isinstance(own, GridStatError)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Spark: TypeAlias = SparkSession
-"""For those outside, who need not know of Spark more than that there is a session."""
+"""Type of a session, for callers that import no Spark."""
 MASTER_DEFAULT: Final = "local[2]"
 QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java options that start sooner and compile less; for tests and other short lives."""
@@ -56,7 +56,7 @@ a worker ten seconds to start; the installed one takes a quarter of the time."""
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """Where Spark runs and with how much; the same jobs run on any master."""
+    """Master and resources of Spark; the same jobs run on any master."""
 
     master: str = MASTER_DEFAULT
     name: str = "gridstat"
@@ -66,7 +66,7 @@ class SparkSettings:
     java_options: str = ""
     has_archive: bool = True
     worker_python: str = ""
-    """The Python of the workers; this one, if it is not said."""
+    """Python of the workers; by default this one."""
     more: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -75,7 +75,7 @@ def spark_session(settings: SparkSettings | None = None) -> SparkSession:
     wanted = SparkSettings() if settings is None else settings
     home = java_home(os.environ, wanted.cache)
     os.environ["JAVA_HOME"] = str(home)
-    # Workers would take whatever `python3` the path has; they need this one, and our package.
+    # Workers would take the `python3` of the path; they need this one, and this package.
     os.environ["PYSPARK_PYTHON"] = wanted.worker_python or _python_of(wanted)
     builder = SparkSession.builder.master(wanted.master).appName(wanted.name)
     for key, value in {**_configuration(wanted, home), **wanted.more}.items():
@@ -93,7 +93,8 @@ def spark_session(settings: SparkSettings | None = None) -> SparkSession:
 
 
 def _python_of(settings: SparkSettings) -> str:
-    """This Python; for workers of this machine by a script that lets them start sooner."""
+    """Return the Python of the workers: this one, or on this machine a script that starts
+    sooner."""
     if not settings.master.startswith("local"):
         return sys.executable
     script = settings.cache / f"python-{sha256(sys.executable.encode()).hexdigest()[:16]}"

@@ -1,7 +1,7 @@
-"""What is known of each stream in the log: name, period, and from when to when it is expected.
+"""Catalog of the streams in the log: name, period, and the interval in which events are expected.
 
-The recorder says when a stream begins. It is over when its variable goes on under another number,
-or when its contract is.
+The recorder records when a stream begins. A stream ends when its variable continues under another
+number, or when its contract ends.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ FOR_EVER_NS: Final = (1 << 63) - 1
 
 
 class StreamCatalog:
-    """The table of one log, made anew only when the log has more to say."""
+    """Table of one log, made again only when the log has grown."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
         self._known: tuple[tuple[int, int], pa.Table] | None = None
-        """As one, since several threads may ask."""
+        """Extent and table in one tuple, since several threads read them."""
 
     def table(self) -> pa.Table:
         ends = LogReader(self._log, STREAMS).ends()[1], LogReader(self._log, CONTRACTS).ends()[1]
@@ -57,7 +57,7 @@ def known_streams(log: Path) -> pa.Table:
     over = _ends_of_contracts(log)
     followed: dict[str, int] = {}
     until: dict[int, int] = {}
-    # Numbers are given in the order of time, whatever the clock said.
+    # Numbers are given in the order of time, also if a clock was set back.
     for row in sorted(streams.to_pylist(), key=lambda row: row["stream"], reverse=True):
         over_ns = over.get((row["subscription"], row["variable"]), FOR_EVER_NS)
         # A number of subscriptions may have been somebody else's before.
@@ -71,7 +71,7 @@ def known_streams(log: Path) -> pa.Table:
 
 
 def _ends_of_contracts(log: Path) -> dict[tuple[int, str], int]:
-    """When those contracts ended of which the last word is that they are over."""
+    """Return the end of each contract whose last record says that it has ended."""
     over: dict[tuple[int, str], int] = {}
     for row in read_all(log, CONTRACTS).to_pylist():
         key = row["subscription"], row["variable"]

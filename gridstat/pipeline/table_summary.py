@@ -40,7 +40,7 @@ def newest_rollups(tables: Path) -> list[dict[str, Any]]:
         return []
     newest: dict[str, dict[str, Any]] = {}
     for row in live.sort_by("window_start").to_pylist():
-        # The last second of a stream has only begun; the one before tells more.
+        # The last second of a stream has only begun; the one before is complete.
         known = newest.get(row["variable"])
         if known is None or row["count"] >= known["count"]:
             newest[row["variable"]] = row

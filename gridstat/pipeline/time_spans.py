@@ -1,4 +1,4 @@
-"""Stretches of time, be they many: what lies in one of them, and what touches one."""
+"""Spans of time: which times lie in a span, and which intervals touch one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Spans = tuple[tuple[int | None, int | None], ...]
-"""From first to last nanosecond; None where there is no bound. They may overlap."""
+"""Spans from first to last nanosecond; None means no bound. Spans may overlap."""
 _LONG_AGO: Final = -(1 << 63)
 _FAR_AWAY: Final = (1 << 63) - 1
 
 
 def within(time_ns: NDArray[np.int64], spans_ns: Spans) -> NDArray[np.bool_]:
-    """Which of the times lie in one of the spans."""
+    """Return a mask of the times that lie in one of the spans."""
     return touching(time_ns, time_ns, spans_ns)
 
 
@@ -28,10 +28,10 @@ def touching(
     last_ns: NDArray[np.int64],
     spans_ns: Iterable[tuple[int | None, int | None]],
 ) -> NDArray[np.bool_]:
-    """Which stretches, from first to last, have an instant in one of the spans.
+    """Return a mask of the intervals, from first to last, that have an instant in one of the spans.
 
-    That is so if, of the spans that begin by a stretch's last instant, one ends no earlier than at
-    its first; hence the number of spans hardly matters.
+    An interval has one if, of the spans that begin by its last instant, one ends at or after its
+    first; hence the number of spans hardly matters.
     """
     bounds = sorted(
         (_LONG_AGO if low is None else low, _FAR_AWAY if high is None else high)

@@ -21,7 +21,7 @@ from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.model.status import EventFlag
 from gridstat.pipeline.alarm_rules import load_rules, rules_from_text
 from gridstat.pipeline.file_rows import FileRows, in_shares
-from gridstat.pipeline.jobs.alarm_follower import not_long_over
+from gridstat.pipeline.jobs.alarm_follower import recently_active
 from gridstat.pipeline.schemas import ALARMS, column_names
 from gridstat.pipeline.stages.alarm_evaluation import LOOK_BACK_NS_MAX, alarms, watched
 
@@ -238,7 +238,7 @@ def test_streams_that_are_long_over_are_forgotten_and_no_other() -> None:
         (START_NS + LOOK_BACK_NS_MAX + 1, [0, 1, 2]),
         (START_NS + LOOK_BACK_NS_MAX + 2, [1, 2]),
     ):
-        assert not_long_over(table, from_ns).column("stream").to_pylist() == streams
+        assert recently_active(table, from_ns).column("stream").to_pylist() == streams
 
 
 def test_streams_that_nobody_watches_are_left_out() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gridstat.model.errors import UnknownName
 from gridstat.pipeline.pipeline_folder import PipelineFolder
-from gridstat.pipeline.queries import ask
+from gridstat.pipeline.queries import run_statement
 from gridstat.pipeline.row_choice import RowChoice
 from tests.spark.made_logs import BEGAN_NS, NS_PER_MS, grow, open_log, record_streams, variable
 
@@ -40,19 +40,19 @@ def test_one_table_of_the_log_is_used_twice_in_a_statement(
         f"old as (select * from log_events where created_ns < {BEGAN_NS + 100 * NS_PER_MS}) "
         "select (select count(*) from one), (select count(*) from old), count(*) from log_events"
     )
-    assert tuple(ask(spark, folder, statement).collect()[0]) == (750, 100, 3_000)
+    assert tuple(run_statement(spark, folder, statement).collect()[0]) == (750, 100, 3_000)
     both = "select count(*) from log_events join log_streams using (stream, variable)"
-    assert tuple(ask(spark, folder, both).collect()[0]) == (3_000,)
+    assert tuple(run_statement(spark, folder, both).collect()[0]) == (3_000,)
 
 
 def test_only_the_wanted_part_of_the_log_is_in_its_tables(
     spark: SparkSession, folder: PipelineFolder
 ) -> None:
     part = RowChoice(from_ns=BEGAN_NS + 1_000 * NS_PER_MS, to_ns=BEGAN_NS + 1_010 * NS_PER_MS)
-    found = ask(spark, folder, "select min(record), max(record) from log_events", part)
+    found = run_statement(spark, folder, "select min(record), max(record) from log_events", part)
     assert tuple(found.collect()[0]) == (1_000, 1_009)
     named = "select count(*) from log_events join log_streams using (stream, variable)"
-    found = ask(spark, folder, named, part)
+    found = run_statement(spark, folder, named, part)
     assert tuple(found.collect()[0]) == (10,), "streams that began before are known all the same"
 
 
@@ -60,5 +60,5 @@ def test_a_table_that_is_not_there_is_named_with_those_that_are(
     spark: SparkSession, folder: PipelineFolder
 ) -> None:
     with pytest.raises(UnknownName, match="nothing_here") as told:
-        ask(spark, folder, "select * from nothing_here")
+        run_statement(spark, folder, "select * from nothing_here")
     assert "log_events, log_streams" in told.value.hint

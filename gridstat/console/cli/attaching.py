@@ -31,7 +31,7 @@ def attached(access: Access, end_point: str, edges: Sequence[str] | None) -> Ite
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     seen = access.beside((end_point or (edges or [""])[0]).partition("/")[0])
-    places = places_of(seen, edges)
+    places = edge_addresses(seen, edges)
     with ExitStack() as stack:
         if end_point:
             access.files_of(Role.ENDPOINT, end_point)
@@ -62,8 +62,8 @@ def _as_terminal(access: Access, places: tuple[str, ...], stack: ExitStack) -> C
     )
 
 
-def places_of(access: Access, edges: Sequence[str] | None) -> tuple[str, ...]:
-    """The named edges in the words of `connect`, or the first two of the cloud."""
+def edge_addresses(access: Access, edges: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the named edges as `connect` takes them, or the first two of the cloud."""
     names = list(edges or access.edges_of(access.cloud)[:EDGES_DEFAULT])
     unknown = [name for name in names if name not in access.edges]
     if unknown or not names:

@@ -98,20 +98,20 @@ def broker(
     console, errors = Console(), Console(stderr=True)
 
     def on_ready(line: Line) -> None:
-        print_plainly(console, json_text.dumps(line) if json else _in_words(line))
+        print_plainly(console, json_text.dumps(line) if json else _line_text(line))
 
-    def tell(text: str) -> None:
+    def on_message(text: str) -> None:
         print_plainly(errors, text)
 
     plan = replace(plan_of(file), term_min=begin_at_term)
     if isinstance(plan, BrokerPlan):
-        run_broker(plan, on_ready=on_ready, tell=tell)
-        words = f"broker of cloud {plan.name} ended"
+        run_broker(plan, on_ready=on_ready, on_message=on_message)
+        text_of_end = f"broker of cloud {plan.name} ended"
     else:
-        run_tree_broker(plan, on_ready=on_ready, tell=tell)
-        words = f"broker {plan.name} ended"
+        run_tree_broker(plan, on_ready=on_ready, on_message=on_message)
+        text_of_end = f"broker {plan.name} ended"
     ended = {"state": "ended", "broker": plan.name}
-    print_plainly(console, json_text.dumps(ended) if json else words)
+    print_plainly(console, json_text.dumps(ended) if json else text_of_end)
 
 
 def plan_of(file: Path) -> BrokerPlan | TreePlan:
@@ -125,7 +125,7 @@ def plan_of(file: Path) -> BrokerPlan | TreePlan:
     return load_broker(file)
 
 
-def _in_words(line: Line) -> str:
+def _line_text(line: Line) -> str:
     if line["state"] == STANDING_BY:
         return f"another process is in charge as broker {line['broker']}; this one stands by"
     if line["state"] == WAITING:

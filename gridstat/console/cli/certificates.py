@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gridstat.console.cli.command_errors import print_plainly, telling
+from gridstat.console.cli.command_errors import print_plainly, reporting_errors
 from gridstat.console.fitted_table import Column, FittedTable, print_table
 from gridstat.console.terminals import TERMINALS, TERMINALS_MAX, terminal_names
 from gridstat.net.command.certificate_authority import AUTHORITY_DAYS, CERTIFICATE_DAYS
@@ -48,7 +48,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
 
 
 @app.command("init", help="Make an authority: ca.pem for everybody, ca.key for you alone.")
-@telling
+@reporting_errors
 def init(
     folder: Folder = DEFAULT_FOLDER,
     days: Days = AUTHORITY_DAYS,
@@ -60,12 +60,12 @@ def init(
     certificates = CertificateFolder(folder)
     certificates.create_authority(days=days, replace=force)
     summary = certificates.summary(folder / "ca.pem")
-    told = f"authority {folder / 'ca.pem'}, valid until {summary.not_after:%Y-%m-%d}"
-    _tell({"authority": str(folder / "ca.pem"), "key": str(folder / "ca.key")}, told, json=json)
+    text = f"authority {folder / 'ca.pem'}, valid until {summary.not_after:%Y-%m-%d}"
+    _print({"authority": str(folder / "ca.pem"), "key": str(folder / "ca.key")}, text, json=json)
 
 
 @app.command("issue", help="Make a key and a certificate for one party.")
-@telling
+@reporting_errors
 def issue(
     party: Party,
     folder: Folder = DEFAULT_FOLDER,
@@ -80,16 +80,16 @@ def issue(
 ) -> None:
     certificates = CertificateFolder(folder)
     files = certificates.issue(parse_peer(party), hosts=host or (), days=days, replace=force)
-    _tell_files(certificates, files, json=json)
+    _print_files(certificates, files, json=json)
 
 
 @app.command(
     "terminals",
     help="Make keys and certificates for the terminals of a cloud: the end-points "
-    "CLOUD/terminal-1 to -8, as which commands attach that are not told --as whom. Those that are "
+    "CLOUD/terminal-1 to -8, as which commands attach without --as. Those that are "
     "there stay. A second host gets others: --first 9.",
 )
-@telling
+@reporting_errors
 def terminals(
     cloud: Annotated[str, typer.Argument(help="The cloud's name, as c1.")],
     folder: Folder = DEFAULT_FOLDER,
@@ -104,11 +104,11 @@ def terminals(
     certificates = CertificateFolder(folder)
     for name in terminal_names(cloud, first=first, count=count):
         files = certificates.ensure(Identity(Role.ENDPOINT, name))
-        _tell_files(certificates, files, json=json)
+        _print_files(certificates, files, json=json)
 
 
 @app.command("renew", help="Date a party's certificate anew; its key and hosts stay.")
-@telling
+@reporting_errors
 def renew(
     party: Party,
     folder: Folder = DEFAULT_FOLDER,
@@ -116,17 +116,17 @@ def renew(
     json: AsJson = False,
 ) -> None:
     certificates = CertificateFolder(folder)
-    _tell_files(certificates, certificates.renew(parse_peer(party), days=days), json=json)
+    _print_files(certificates, certificates.renew(parse_peer(party), days=days), json=json)
 
 
 @app.command("show", help="List the certificates of a folder: role, name, dates.")
-@telling
+@reporting_errors
 def show(folder: Folder = DEFAULT_FOLDER, json: AsJson = False) -> None:
     certificates = CertificateFolder(folder)
     found, console = certificates.summaries(), Console()
     if json:
-        told = [_described(certificates, summary) for summary in found]
-        print_plainly(console, json_text.dumps({"certificates": told}))
+        text = [_described(certificates, summary) for summary in found]
+        print_plainly(console, json_text.dumps({"certificates": text}))
         return
     if not found:
         print_plainly(console, f"{folder} holds no certificate; begin with certificates init")
@@ -150,18 +150,18 @@ def show(folder: Folder = DEFAULT_FOLDER, json: AsJson = False) -> None:
     print_table(console, table)
 
 
-def _tell_files(certificates: CertificateFolder, files: CertificateFiles, *, json: bool) -> None:
+def _print_files(certificates: CertificateFolder, files: CertificateFiles, *, json: bool) -> None:
     summary = certificates.summary(files.certificate)
-    told = (
+    text = (
         f"{summary.role}/{summary.name}: {files.certificate} and {files.key}, "
         f"valid until {summary.not_after:%Y-%m-%d}"
     )
     facts = {**_described(certificates, summary), "file": str(files.certificate)}
-    _tell({**facts, "key": str(files.key)}, told, json=json)
+    _print({**facts, "key": str(files.key)}, text, json=json)
 
 
-def _tell(facts: dict[str, object], told: str, *, json: bool) -> None:
-    print_plainly(Console(), json_text.dumps(facts) if json else told)
+def _print(facts: dict[str, object], text: str, *, json: bool) -> None:
+    print_plainly(Console(), json_text.dumps(facts) if json else text)
 
 
 def _described(certificates: CertificateFolder, summary: CertificateSummary) -> dict[str, object]:

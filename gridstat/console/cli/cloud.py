@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from gridstat.console.access import load_access
-from gridstat.console.cli.command_errors import print_plainly, telling
+from gridstat.console.cli.command_errors import print_plainly, reporting_errors
 from gridstat.console.cli.options import Folder, Operator
 from gridstat.console.operator_session import ask_once
 from gridstat.model.cloud import EventChannel, Router, RouterRole
@@ -42,7 +42,7 @@ US_PER_MS = 1_000
 EVENTS_PER_S_MAX = 10**9
 BANDWIDTH_MAX = 10**12
 CHANNEL_MS_MAX = 60_000.0
-"""These three as in a cloud's file."""
+"""Longest latency of a channel. These three bounds are the same as in a cloud's file."""
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
@@ -54,7 +54,7 @@ Name = Annotated[str, typer.Argument(help="The router's full name, as c1/north-3
 
 
 @app.command("add-router", help="Make a router known; start it with `gridstat router FILE`.")
-@telling
+@reporting_errors
 def add_router(
     name: Name,
     role: Annotated[RouterRole, typer.Option("--role")] = RouterRole.INNER,
@@ -69,14 +69,14 @@ def add_router(
 
 
 @app.command("remove-router", help="Forget a router that no contract uses.")
-@telling
+@reporting_errors
 def remove_router(name: Name, folder: Folder = None, who: Operator = "") -> None:
     command = RemoveRouter(request_id=0, name=name)
     _do(load_access(folder).owner_of(name), command, f"removed {name}", who)
 
 
 @app.command("add-channel", help="Open a one-way event channel between two routers.")
-@telling
+@reporting_errors
 def add_channel(
     from_router: From,
     to_router: To,
@@ -96,11 +96,11 @@ def add_channel(
     )
     command = AddChannel(request_id=0, channel=channel)
     owner = load_access(folder).owner_of(from_router, to_router)
-    _do(owner, command, added_words(channel), who)
+    _do(owner, command, added_text(channel), who)
 
 
 @app.command("remove-channel", help="Close an event channel that no contract uses.")
-@telling
+@reporting_errors
 def remove_channel(
     from_router: From, to_router: To, folder: Folder = None, who: Operator = ""
 ) -> None:
@@ -110,26 +110,27 @@ def remove_channel(
 
 
 @app.command("add-child", help="Let one more broker join below a QoS broker.")
-@telling
+@reporting_errors
 def add_child(broker: Above, name: Below, folder: Folder = None, who: Operator = "") -> None:
     access = load_access(folder).above_clouds(broker)
     _do(access, AddChild(request_id=0, name=name), f"{name} may join {broker}", who)
 
 
 @app.command("remove-child", help="Forget a child that no contract crosses.")
-@telling
+@reporting_errors
 def remove_child(broker: Above, name: Below, folder: Folder = None, who: Operator = "") -> None:
     access = load_access(folder).above_clouds(broker)
     _do(access, RemoveChild(request_id=0, name=name), f"removed {name} from {broker}", who)
 
 
-def added_words(channel: EventChannel) -> str:
-    """Between clouds the owner knows no routers yet, only their clouds: a channel may wait."""
+def added_text(channel: EventChannel) -> str:
+    """Return the text for an added channel. Between clouds the owner knows only the clouds of the
+    routers, so the channel may have to wait for them."""
     clouds = {router.partition("/")[0] for router in (channel.from_router, channel.to_router)}
     waits = "; it opens once both routers are there: `gridstat tree`" if len(clouds) > 1 else ""
     return f"added {channel.label}{waits}"
 
 
-def _do(access: Access, command: OperatorCommand | TreeCommand, told: str, who: str) -> None:
+def _do(access: Access, command: OperatorCommand | TreeCommand, text: str, who: str) -> None:
     ask_once(access, command, who=who)
-    print_plainly(Console(), told)
+    print_plainly(Console(), text)

@@ -1,4 +1,4 @@
-"""How a command fails: one message with code and hint, never a traceback for a wrong input."""
+"""Failures of commands: one message with code and hint, never a traceback for a wrong input."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ EXIT_USAGE = 2
 Options = ParamSpec("Options")
 
 
-def telling(command: Callable[Options, None]) -> Callable[Options, None]:
-    """A command whose errors of ours are told to the person, with an exit code.
+def reporting_errors(command: Callable[Options, None]) -> Callable[Options, None]:
+    """Return a command that prints an error of gridstat and ends with an exit code.
 
-    2 for what was asked wrongly (a file, a name), 1 for what the world refused.
+    The code is 2 for a wrong request (a file, a name), and 1 for any other failure.
     """
 
     @functools.wraps(command)
@@ -32,7 +32,7 @@ def telling(command: Callable[Options, None]) -> Callable[Options, None]:
             check_finite(options)
             command(*args, **options)
         except GridStatError as error:
-            tell_failure(error)
+            print_failure(error)
             code = EXIT_USAGE if isinstance(error, Misuse) else EXIT_FAILURE
             raise typer.Exit(code) from error
 
@@ -40,20 +40,22 @@ def telling(command: Callable[Options, None]) -> Callable[Options, None]:
 
 
 def check_finite(options: Mapping[str, object]) -> None:
-    """Bounds of options stop what is too large, but `nan` is neither above nor below any."""
+    """Refuse `nan` and infinity, which the bounds of options do not stop."""
     for name, value in options.items():
         if isinstance(value, float) and not math.isfinite(value):
             option = f"--{name.replace('_', '-')}"
             raise Misuse(f"{option} {value} is no number", hint="write it in digits, as 1.5")
 
 
-def tell_failure(error: Exception) -> None:
+def print_failure(error: Exception) -> None:
     """Print `error: …` and its hint on standard error."""
     print_plainly(Console(stderr=True), f"error: {error}")
 
 
 def print_plainly(console: Console, text: str) -> None:
-    """Text as it is, but for control characters: brackets and file names are not ours to colour or
-    wrap, and what comes from outside must not steer the terminal."""
+    """Print a text without markup, wrapping or control characters.
+
+    File names may contain brackets, and text from outside must not control the terminal.
+    """
     lines = "\n".join(shown_text(line) for line in text.split("\n"))
     console.print(lines, markup=False, highlight=False, soft_wrap=True)

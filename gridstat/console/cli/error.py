@@ -35,8 +35,8 @@ def error(
     console = Console()
     if code is not None:
         text = explain(code)
-        told = {"code": code, "explanation": text}
-        print_plainly(console, json_text.dumps(told) if json else text)
+        facts = {"code": code, "explanation": text}
+        print_plainly(console, json_text.dumps(facts) if json else text)
     elif json:
         for kind in all_errors():
             print_plainly(console, json_text.dumps(described(kind)))

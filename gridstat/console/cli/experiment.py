@@ -18,7 +18,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import gridstat
-from gridstat.console.cli.command_errors import EXIT_FAILURE, print_plainly, tell_failure, telling
+from gridstat.console.cli.command_errors import (
+    EXIT_FAILURE,
+    print_failure,
+    print_plainly,
+    reporting_errors,
+)
 from gridstat.console.cli.options import COUNT_MAX, SECONDS_MAX
 from gridstat.console.fitted_table import Column, FittedTable, print_table
 from gridstat.model.errors import Misuse, UnknownName
@@ -65,7 +70,7 @@ app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list", help="List the experiments and their parameters.")
-@telling
+@reporting_errors
 def list_experiments(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
@@ -81,7 +86,7 @@ def list_experiments(
 
 
 @app.command("run", help=RUN_HELP)
-@telling
+@reporting_errors
 def run_experiment(
     name: Annotated[str, typer.Argument(help="Which one; see `gridstat experiment list`.")],
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
@@ -114,8 +119,8 @@ def run_experiment(
     # Standard output is for the one line of JSON if that is asked for, and for people if not.
     _show(Console(stderr=json), result)
     if json:
-        told = {"experiment": name, "command": command_of(name, options), **flat_figures(result)}
-        print_plainly(Console(), json_text.dumps(told))
+        facts = {"experiment": name, "command": command_of(name, options), **flat_figures(result)}
+        print_plainly(Console(), json_text.dumps(facts))
 
 
 def load_experiments() -> Mapping[str, Experiment]:
@@ -150,7 +155,7 @@ def find_experiment(known: Mapping[str, Experiment], name: str) -> Experiment:
 
 
 def options_of(settings: Sequence[str], **short: float | str | None) -> dict[str, float | str]:
-    """What was asked for, by parameter name; the experiment itself checks names and types."""
+    """Return the given options by parameter name; the experiment itself checks names and types."""
     options: dict[str, float | str] = {
         name: value for name, value in short.items() if value is not None
     }
@@ -163,16 +168,16 @@ def options_of(settings: Sequence[str], **short: float | str | None) -> dict[str
 
 
 def command_of(name: str, options: Mapping[str, float | str]) -> str:
-    """What measures the same again; where its samples went is nobody's business."""
-    words = ["gridstat", "experiment", "run", name]
+    """Return the command that repeats the measurement; the folder of its samples is left out."""
+    arguments = ["gridstat", "experiment", "run", name]
     for parameter, value in options.items():
         if parameter == "full" and value == 1:
-            words.append("--full")
+            arguments.append("--full")
         elif parameter in SHORT:
-            words += [f"--{parameter}", str(value)]
+            arguments += [f"--{parameter}", str(value)]
         elif parameter != "samples":
-            words += ["--set", f"{parameter}={value}"]
-    return shlex.join([*words, "--json"])
+            arguments += ["--set", f"{parameter}={value}"]
+    return shlex.join([*arguments, "--json"])
 
 
 def described(experiment: Experiment) -> dict[str, object]:
@@ -223,7 +228,7 @@ def _measured(experiment: Experiment, options: Mapping[str, float | str]) -> Res
             if not hasattr(error, "hint"):
                 raise
             bar.stop()
-            tell_failure(error)
+            print_failure(error)
             raise typer.Exit(EXIT_FAILURE) from error
 
 
@@ -238,7 +243,8 @@ def _show(console: Console, result: Result) -> None:
 
 
 def _show_comparisons(console: Console, result: Result) -> None:
-    """Beside the sources; each reason stands once, below, since many figures share it."""
+    """Print the figures beside those of the sources; each reason is printed once, below the
+    figures."""
     reasons = list(dict.fromkeys(comparison.reason for comparison in result.comparisons))
     table = FittedTable(
         Column("figure", prose_min=16),

@@ -13,7 +13,7 @@ from gridstat.console.access import load_access
 from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.figures import milliseconds
 from gridstat.console.cli.options import AsJson, Folder, Operator
-from gridstat.console.live.grid_view import reason_of, watched_brokers
+from gridstat.console.live.grid_survey import reason_of, watched_brokers
 from gridstat.model.errors import NoSuchVariable
 from gridstat.net.command.messages import Explain
 
@@ -36,7 +36,7 @@ Examples:
 """
 BETWEEN_CLOUDS = 1 << 31
 """Channels with such numbers belong to brokers above clouds."""
-PATH_COUNTS_TOLD = ("expected", "delivered", "first", "late", "lost")
+PATH_COUNTS_SHOWN = ("expected", "delivered", "first", "late", "lost")
 
 
 def explain(
@@ -55,7 +55,8 @@ def explain(
 
 
 async def _asked(access: Access, variable: str, who: str) -> dict[str, Any]:
-    """What the variable's own cloud tells, and in `elsewhere` what the other clouds do."""
+    """Return the reply of the variable's own cloud, and in `elsewhere` the replies of the other
+    clouds."""
     own = access.beside(variable.partition("/")[0]).cloud
     others = [name for name, known in access.tree.items() if known.name_service and name != own]
     async with watched_brokers(access, [own, *others], who) as brokers:
@@ -79,31 +80,32 @@ def explained(facts: dict[str, Any]) -> Iterator[str]:
         yield f"{facts['name']} is variable {variable['variable_id']}, {described(variable)}"
     if facts["publisher"]:
         yield f"  published by {facts['publisher']} at {', '.join(facts['edges'])}"
-    told = [facts, *facts.get("elsewhere", ())]
-    subscriptions = [one for found in told for one in found["subscriptions"]]
+    replies = [facts, *facts.get("elsewhere", ())]
+    subscriptions = [one for found in replies for one in found["subscriptions"]]
     whole = {one["contract"] for one in subscriptions if "contract" in one}
     if not subscriptions:
-        yield "  nobody has subscribed to it"
+        yield "  no end-point has subscribed to it"
     for subscription in subscriptions:
         segment = subscription.get("segment")
         if segment is None:
             yield from explained_subscription(subscription)
         elif segment["contract"] not in whole:
             yield from explained_segment(segment, subscription["paths"])
-    for channel in (one for found in told for one in found["channels"]):
+    for channel in (one for found in replies for one in found["channels"]):
         yield f"  channel {channel_text(channel)}"
     for name, reason in facts.get("silent", {}).items():
         yield f"  cloud {name} does not answer, and may take it too: {reason}"
 
 
 def explained_segment(segment: dict[str, Any], paths: list[dict[str, Any]]) -> Iterator[str]:
-    """Of a contract whose subscriber's cloud has told nothing."""
+    """Yield lines about a segment whose contract is unknown: the subscriber's cloud has not
+    replied."""
     yield f"  a segment of contract {segment['contract']} ({segment['stage']})"
     for number, path in enumerate(paths, start=1):
         yield f"    path {number}: {' → '.join(path['routers'])}"
 
 
-def piece_words(piece: dict[str, Any]) -> str:
+def piece_text(piece: dict[str, Any]) -> str:
     """A part of a path between clouds: routers of one cloud, or a channel between two."""
     is_between = any(number >= BETWEEN_CLOUDS for number in piece["channel_ids"])
     what = f"channel of {piece['owner']}" if is_between else f"segment of {piece['owner']}"
@@ -130,12 +132,12 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
         yield f"    path {number}: {way}, predicted {milliseconds(path['latency_us'])}"
         yield from counted_on(path["routers"], ledger)
         for piece in path.get("pieces", ()):
-            yield f"      {piece_words(piece)}"
+            yield f"      {piece_text(piece)}"
         for part in path.get("parts", ()):
             yield f"      {part['what']}: {milliseconds(part['latency_us'])}"
     yield from left_paths(ledger)
-    for words in subscription.get("degraded", ()):
-        yield f"    note: {words}"
+    for text in subscription.get("degraded", ()):
+        yield f"    note: {text}"
     tight = subscription.get("bottleneck")
     if tight:
         share = 100 * tight["used"] / tight["capacity"] if tight["capacity"] else 0.0
@@ -144,14 +146,17 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
 
 def detection_text(detection_ms: int | None) -> str:
     if detection_ms is None:
-        return "how soon a dead channel is noticed is unknown: a broker or router does not tell it"
+        return (
+            "how soon a dead channel is noticed is unknown: a broker or router does not report it"
+        )
     if detection_ms == 0:
         return "no channel between routers can fail"
     return f"a dead channel is noticed after {detection_ms:,} ms of silence"
 
 
 def counted_on(routers: list[str], ledger: dict[str, Any] | None) -> Iterator[str]:
-    """What the subscriber has counted of a path; of the only one, what it counted at all."""
+    """Yield the subscriber's counts of a path; with one path only, the counts of the whole
+    contract."""
     if ledger is None:
         return
     paths = ledger.get("paths") or [{**ledger, "routers": routers, "first": ledger["delivered"]}]
@@ -169,9 +174,9 @@ def left_paths(ledger: dict[str, Any] | None) -> Iterator[str]:
 
 def path_counts(path: dict[str, Any]) -> str:
     if not path.get("is_counted", True):
-        return "nobody can tell its copies from those of the other paths yet"
-    told = [name for name in PATH_COUNTS_TOLD if path.get(name) is not None]
-    counts = ", ".join(f"{path[name]:,} {name}" for name in told)
+        return "its copies cannot be distinguished from those of the other paths yet"
+    replies = [name for name in PATH_COUNTS_SHOWN if path.get(name) is not None]
+    counts = ", ".join(f"{path[name]:,} {name}" for name in replies)
     one_in = path.get("one_in", 1)
     return counts if one_in == 1 else f"{counts} (reckoned, at times from one in {one_in} slots)"
 
@@ -187,7 +192,8 @@ def channel_text(channel: dict[str, Any]) -> str:
 
 
 def probe_text(channel: dict[str, Any]) -> str:
-    """What a channel's probes take and when it is dead; a broker of before does not tell it."""
+    """Return the rate of a channel's probes and its silence limit; an older broker does not send
+    them."""
     if "silent_ms_max" not in channel:
         return ""
     charge = channel["probe_bytes_per_s"]

@@ -46,7 +46,7 @@ def find(
     access = load_access(folder)
     check_cloud_of(pattern, access)
     if edge is None:
-        # A cloud knows its own variables, so the one is asked that the pattern names.
+        # A cloud knows its own variables, so the request goes to the cloud that the pattern names.
         access = access.beside(pattern.partition("/")[0])
     console = Console()
     with attached(access, end_point, edge) as grid:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from gridstat.net.command.messages import OperatorCommand
 
 ANSWER_S_MAX: Final = 60.0
-"""Four storeys of brokers look a variable up, reserve and commit in it, however slow each is."""
+"""Time for four levels of brokers to look a variable up, reserve and commit, even if each is
+slow."""
 HELP = """Flood a variable: every event of it to every router in a broker's scope, by every channel
 there, ahead of all queues. It is admitted like any stream, or refused with the channel that is
 full. A broker that stands higher floods all clouds below it, and wins where it disagrees with one
@@ -70,12 +71,12 @@ def flood(
     if json:
         print_plainly(console, json_text.dumps(facts))
         return
-    for line in listed(facts) if listing else told(facts):
+    for line in listed(facts) if listing else flood_lines(facts):
         print_plainly(console, line)
 
 
 def all_floods(broker: Access, who: str = "") -> list[dict[str, Any]]:
-    """Page by page; a broker of before tells all in one."""
+    """Return all floods, page by page; an older broker sends all in one page."""
     floods: list[dict[str, Any]] = []
     after = ""
     while True:
@@ -119,12 +120,12 @@ def mode_numbers(text: str) -> tuple[int, ...]:
 
 
 def broker_of(access: Access, name: str, at: str) -> Access:
-    """How the broker is reached that is asked: the named one, or that of the variable's cloud."""
+    """Return access to the named broker, or else to the broker of the variable's cloud."""
     return access.at(at) if at else access.beside(name.partition("/")[0])
 
 
-def told(facts: dict[str, Any]) -> Iterator[str]:
-    """How a variable floods now, in lines for a person."""
+def flood_lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield lines that say where and how a variable floods now."""
     if not facts["modes"]:
         yield f"{facts['name']} does not flood"
     for term in facts["modes"]:
@@ -148,4 +149,4 @@ def listed(facts: dict[str, Any]) -> Iterator[str]:
     if not facts["floods"]:
         yield "nothing floods"
     for each in facts["floods"]:
-        yield from told(each)
+        yield from flood_lines(each)

@@ -1,7 +1,7 @@
 """The `gridstat` command: its sub-commands, each in a file of its own, put together.
 
-Exit codes: 0 done, 1 the world refused (a port is taken, a process died), 2 asked wrongly; of
-daemons also 70 (a bug of ours) and 75 (another broker may be in charge); of `up` 130 (two Ctrl-C).
+Exit codes: 0 done, 1 failure (a port is taken, a process died), 2 wrong usage; of daemons also 70
+(a bug in gridstat) and 75 (another broker may be in charge); of `up` 130 (two Ctrl-C).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 from typer.core import TyperGroup
 
-from gridstat.console.cli.command_errors import telling
+from gridstat.console.cli.command_errors import reporting_errors
 
 # Releases of typer differ in whose `Context` and `Command` these are.
 Context: TypeAlias = Any
@@ -46,7 +46,7 @@ CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 
 
 class CommandsOnDemand(TyperGroup):
-    """Each command is imported when it is asked for: a router need not load what a broker does."""
+    """Import each command when it is called: a router need not load what a broker needs."""
 
     def list_commands(self, ctx: Context) -> list[str]:
         return list(COMMANDS)
@@ -67,7 +67,9 @@ def load_command(name: str) -> Command:
         return group.commands[name]
     # A code of the thesis is negative, and no option.
     context = {**CONTEXT, "ignore_unknown_options": name == "error"}
-    lone.command(name, help=module.HELP, context_settings=context)(telling(getattr(module, name)))
+    lone.command(name, help=module.HELP, context_settings=context)(
+        reporting_errors(getattr(module, name))
+    )
     return typer.main.get_command(lone)
 
 
@@ -99,7 +101,7 @@ def gridstat(
         ),
     ] = False,
 ) -> None:
-    """Only options that belong to no sub-command; those do the work."""
+    """Handle the options that belong to no sub-command; the sub-commands do the work."""
 
 
 if __name__ == "__main__":

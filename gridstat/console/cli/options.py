@@ -14,7 +14,7 @@ LATENCY_MS_MAX: Final = LATENCY_US_MAX / US_PER_MS
 SECONDS_MAX: Final = 10.0**8
 """Three years: nothing that is started by hand runs for longer, and every clock can hold it."""
 COUNT_MAX: Final = 2**53
-"""Whatever counts: more than ever comes, and exact in JSON."""
+"""Largest count that an option takes; exact in JSON."""
 PORT_MAX: Final = 65_535
 
 Folder = Annotated[

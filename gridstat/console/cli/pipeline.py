@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 
 from gridstat.console.access import ACCESS_FILE, folder_from, load_access
-from gridstat.console.cli.attaching import places_of
-from gridstat.console.cli.command_errors import print_plainly, telling
+from gridstat.console.cli.attaching import edge_addresses
+from gridstat.console.cli.command_errors import print_plainly, reporting_errors
 from gridstat.console.cli.options import SECONDS_MAX, AsJson, Edges, Folder
 from gridstat.console.cli.pipeline_history import audit, mine, replay, show
 from gridstat.console.cli.pipeline_options import (
@@ -24,9 +24,9 @@ from gridstat.console.cli.pipeline_options import (
     Master,
     Memory,
     existing,
+    folder_of,
     instant_ns,
     need_spark,
-    place_of,
     spark_for,
     spark_of,
 )
@@ -80,7 +80,7 @@ EndPoint = Annotated[
 
 
 @app.command("run", help="Take over what is recorded, as it comes, until Ctrl-C.")
-@telling
+@reporting_errors
 def run(
     folder: Folder = None,
     into: Into = None,
@@ -126,7 +126,7 @@ def run(
     from gridstat.pipeline.jobs.ingest import IngestSettings  # Needs Spark.
 
     plan = PipelinePlan(
-        folder=place_of(folder, into, log),
+        folder=folder_of(folder, into, log),
         spark=spark_of(master, driver_memory),
         rules=load_rules(rules),
         feedback=_feedback(folder, edge, end_point, is_wanted=not without_alerts),
@@ -140,33 +140,36 @@ def run(
 
 
 def _run(plan: PipelinePlan, *, is_json: bool) -> None:
-    from gridstat.console.daemons.pipeline_daemon import Tellers, run_pipeline  # Needs Spark.
+    from gridstat.console.daemons.pipeline_daemon import (  # Needs Spark.
+        PipelineCallbacks,
+        run_pipeline,
+    )
 
     console, errors = Console(), Console(stderr=True)
 
     def say(line: Mapping[str, Any], text: str) -> None:
         print_plainly(console, json_text.dumps(line) if is_json else text)
 
-    tellers = Tellers(
+    callbacks = PipelineCallbacks(
         on_ready=lambda line: say(line, f"pipeline ready on {line['master']}, log {line['log']}"),
-        on_progress=lambda line: say(line, progress_words(line)),
-        tell=lambda text: print_plainly(errors, text),
+        on_progress=lambda line: say(line, progress_text(line)),
+        on_message=lambda text: print_plainly(errors, text),
     )
     try:
-        ended = run_pipeline(plan, tellers)
+        ended = run_pipeline(plan, callbacks)
     except GridStatError as error:
         if is_json:  # Whoever started us reads this and need not try again.
-            told = {"message": error.args[0], "hint": error.hint, "code": error.code}
-            print_plainly(console, json_text.dumps({"state": "failed", **told}))
+            facts = {"message": error.args[0], "hint": error.hint, "code": error.code}
+            print_plainly(console, json_text.dumps({"state": "failed", **facts}))
         raise
-    say(ended, f"pipeline ended: {progress_words(ended)}")
+    say(ended, f"pipeline ended: {progress_text(ended)}")
 
 
 @app.command("status", help="How far the pipeline is, without Spark.")
-@telling
+@reporting_errors
 def status(folder: Folder = None, into: Into = None, log: Log = None, json: AsJson = False) -> None:
     need_spark()
-    place = place_of(folder, into, log)
+    place = folder_of(folder, into, log)
     view = look(place.path)
     if not view.progress:
         raise ConfigurationError(
@@ -175,12 +178,12 @@ def status(folder: Folder = None, into: Into = None, log: Log = None, json: AsJs
     if json:
         print_plainly(Console(), json_text.dumps(view.as_json()))
         return
-    print_plainly(Console(), f"{_state(place, view.progress)}: {progress_words(view.progress)}")
+    print_plainly(Console(), f"{_state(place, view.progress)}: {progress_text(view.progress)}")
     Console().print(rollup_table(view.rollups), alarm_table(view.alarms))
 
 
 @app.command("query", help="A question in SQL over the tables; `show tables` lists them.")
-@telling
+@reporting_errors
 def query(
     statement: Annotated[str, typer.Argument(help="SQL as Spark understands it.")],
     folder: Folder = None,
@@ -201,16 +204,16 @@ def query(
     json: AsJson = False,
 ) -> None:
     need_spark()
-    from gridstat.pipeline.queries import ask  # Needs Spark.
+    from gridstat.pipeline.queries import run_statement  # Needs Spark.
     from gridstat.pipeline.row_choice import RowChoice  # Needs Arrow.
 
     recorded_rows = RowChoice(
         from_ns=instant_ns(log_from) if log_from else None,
         to_ns=instant_ns(log_to) if log_to else None,
     )
-    place = existing(place_of(folder, into, log))
+    place = existing(folder_of(folder, into, log))
     with spark_for(master, driver_memory, "asking") as spark:
-        found = ask(spark, place, statement, recorded_rows).limit(rows + 1).toArrow()
+        found = run_statement(spark, place, statement, recorded_rows).limit(rows + 1).toArrow()
     if json:
         for row in found.slice(0, rows).to_pylist():
             print_plainly(Console(), json_text.dumps(row, default=str))
@@ -221,7 +224,7 @@ def query(
 
 
 @app.command("compact", help="Fewer, larger files; and the log may let go of what is archived.")
-@telling
+@reporting_errors
 def compact(
     folder: Folder = None,
     into: Into = None,
@@ -235,19 +238,19 @@ def compact(
     from gridstat.pipeline.jobs.compact import CompactSettings  # Needs Spark.
     from gridstat.pipeline.jobs.compact import compact as compact_tables  # Needs Spark.
 
-    place = existing(place_of(folder, into, log))
+    place = existing(folder_of(folder, into, log))
     with Console(stderr=True).status("compacting"):
         done = compact_tables(place, CompactSettings(hours_kept=hours_kept))
     for one in done:
-        words = f"{one.table}: {one.files_before:,} files are {one.files_after:,} now, "
-        words += f"{one.removed:,} old ones removed"
-        print_plainly(Console(), json_text.dumps(asdict(one)) if json else words)
+        text = f"{one.table}: {one.files_before:,} files are {one.files_after:,} now, "
+        text += f"{one.removed:,} old ones removed"
+        print_plainly(Console(), json_text.dumps(asdict(one)) if json else text)
 
 
 def _feedback(
     folder: Path | None, edges: list[str] | None, end_point: str, *, is_wanted: bool
 ) -> Feedback | None:
-    """The way back into the grid, where there is one."""
+    """Return the path of alarms back into the grid, if there is one."""
     from gridstat.console.daemons.pipeline_daemon import Feedback  # Needs Spark.
 
     if not is_wanted:
@@ -258,11 +261,11 @@ def _feedback(
         return None
     access = load_access(folder)
     seen = access.beside(end_point.partition("/")[0])
-    return Feedback(access, places_of(seen, edges), end_point)
+    return Feedback(access, edge_addresses(seen, edges), end_point)
 
 
 def _state(place: PipelineFolder, progress: Mapping[str, Any]) -> str:
-    """What it said last, unless it has died since; and how long ago that was."""
+    """Return the last reported state, or that the process has ended since, and its age."""
     state = str(progress["state"])
     if state != ENDED and not place.is_running(JOB):
         state = "not running any more"
@@ -270,8 +273,8 @@ def _state(place: PipelineFolder, progress: Mapping[str, Any]) -> str:
     return f"{state}, last batch {age_s:,.0f} s ago"
 
 
-def progress_words(line: Mapping[str, Any]) -> str:
-    """How far a pipeline is, for a person."""
+def progress_text(line: Mapping[str, Any]) -> str:
+    """Return the progress of a pipeline in one line."""
     if "taken" not in line:
         return "nothing taken yet"
     return (
@@ -284,6 +287,6 @@ def progress_words(line: Mapping[str, Any]) -> str:
 AUDIT_HELP = "Hold every contract's hours against its ledger and the archive; show the worst gaps."
 MINE_HELP = "Profiles, averages, correlations, anomalies and bottlenecks, from all history."
 REPLAY_HELP = "Publish archived events once more, at a chosen speed, below all live traffic."
-app.command("audit", help=AUDIT_HELP)(telling(audit))
-app.command("mine", help=MINE_HELP)(telling(mine))
-app.command("replay", help=REPLAY_HELP)(telling(replay))
+app.command("audit", help=AUDIT_HELP)(reporting_errors(audit))
+app.command("mine", help=MINE_HELP)(reporting_errors(mine))
+app.command("replay", help=REPLAY_HELP)(reporting_errors(replay))

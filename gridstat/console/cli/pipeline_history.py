@@ -1,4 +1,4 @@
-"""What `gridstat pipeline` does with history: audit, mine, replay."""
+"""Commands of `gridstat pipeline` that work on history: audit, mine, replay."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from gridstat.console.cli.pipeline_options import (
     Master,
     Memory,
     existing,
+    folder_of,
     instant_ns,
     need_spark,
-    place_of,
     spark_for,
 )
 from gridstat.console.daemons.replay_publisher import ReplayPublisher, check_speed, run_name
@@ -59,7 +59,7 @@ def audit(
     need_spark()
     from gridstat.pipeline.jobs.audit import find_gaps, run_audit  # Needs Spark; as below.
 
-    place = existing(place_of(folder, into, log))
+    place = existing(folder_of(folder, into, log))
     from_ns = instant_ns(since) if since else None
     with spark_for(master, driver_memory, "auditing") as spark:
         done = run_audit(spark, place, from_ns=from_ns)
@@ -71,7 +71,7 @@ def audit(
     print_plainly(
         Console(),
         f"{done.rows:,} contract hours audited ({done.hours:,} hours): {done.broken:,} not kept, "
-        f"{done.untold:,} of which nobody can tell; see the table `audit`",
+        f"{done.untold:,} without evidence; see the table `audit`",
     )
     show(worst)
 
@@ -87,11 +87,11 @@ def mine(
     need_spark()
     from gridstat.pipeline.jobs.mine import run_mine  # Needs Spark.
 
-    place = existing(place_of(folder, into, log))
+    place = existing(folder_of(folder, into, log))
     with spark_for(master, driver_memory, "mining") as spark:
         stored = run_mine(spark, place)
-    words = ", ".join(f"{rows:,} {name}" for name, rows in stored.items())
-    print_plainly(Console(), json_text.dumps(stored) if json else words)
+    text = ", ".join(f"{rows:,} {name}" for name, rows in stored.items())
+    print_plainly(Console(), json_text.dumps(stored) if json else text)
 
 
 def replay(
@@ -129,7 +129,7 @@ def replay(
     request = ReplayRequest(instant_ns(since), instant_ns(until), tuple(names))
     console = Console()
     with spark_for(master, driver_memory, "replaying") as spark:
-        source = ReplaySource(spark, existing(place_of(folder, into, log)))
+        source = ReplaySource(spark, existing(folder_of(folder, into, log)))
         end_point = end_point or run_name(access.cloud, run or str(round(time.time())))
         with attached(access, end_point, edge) as grid:
             stop = _stop_on_signals()
@@ -142,11 +142,13 @@ def replay(
                 else f"replaying {len(published):,} variables below {end_point}",
             )
             tally = publisher.run(
-                source.events(request), stop, lambda told: _tell(console, told, is_json=json)
+                source.events(request),
+                stop,
+                lambda tally: _print_tally(console, tally, is_json=json),
             )
     state = "ended" if tally.is_whole else "stopped"
     line = {**asdict(tally), "state": state}
-    print_plainly(console, json_text.dumps(line) if json else f"{state}: {_replay_words(tally)}")
+    print_plainly(console, json_text.dumps(line) if json else f"{state}: {_replay_text(tally)}")
 
 
 def show(rows: pa.Table) -> None:
@@ -164,12 +166,12 @@ def _stop_on_signals() -> threading.Event:
     return stop
 
 
-def _tell(console: Console, tally: ReplayTally, *, is_json: bool) -> None:
+def _print_tally(console: Console, tally: ReplayTally, *, is_json: bool) -> None:
     line: dict[str, Any] = {**asdict(tally), "state": "running"}
-    print_plainly(console, json_text.dumps(line) if is_json else _replay_words(tally))
+    print_plainly(console, json_text.dumps(line) if is_json else _replay_text(tally))
 
 
-def _replay_words(tally: ReplayTally) -> str:
+def _replay_text(tally: ReplayTally) -> str:
     return (
         f"{tally.sent:,} events sent, {tally.not_sent:,} not sent, {tally.skipped:,} skipped, "
         f"{tally.delayed_s:.1f} s behind its pace"

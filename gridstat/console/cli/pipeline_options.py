@@ -24,7 +24,7 @@ PACKAGES: Final = ("deltalake", "pandas", "pyarrow", "pyspark")
 PLACE: Final = "pipeline"
 NS_PER_US: Final = 1_000
 INT64_MAX: Final = 2**63 - 1
-"""What tables hold; in nanoseconds the year 2262."""
+"""Largest number in a table; in nanoseconds the year 2262."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Into = Annotated[
@@ -60,7 +60,7 @@ def need_spark() -> None:
         )
 
 
-def place_of(folder: Path | None, into: Path | None, log: Path | None) -> PipelineFolder:
+def folder_of(folder: Path | None, into: Path | None, log: Path | None) -> PipelineFolder:
     # Needs what `need_spark` asks for.
     from gridstat.pipeline.pipeline_folder import PipelineFolder
 

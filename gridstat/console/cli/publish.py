@@ -76,9 +76,9 @@ def publish(
         except KeyboardInterrupt:
             pass
         policed = publication.policed
-    policed_words = f", stopped by edge routers {policed:,}" if policed else ""
+    policed_text = f", stopped by edge routers {policed:,}" if policed else ""
     print_plainly(
-        console, f"sent {sent:,}, not sent for want of an edge router {failed:,}{policed_words}"
+        console, f"sent {sent:,}, not sent for want of an edge router {failed:,}{policed_text}"
     )
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from gridstat.console.access import load_access
-from gridstat.console.cli.attaching import places_of
+from gridstat.console.cli.attaching import edge_addresses
 from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.options import (
     LATENCY_MS_MAX,
@@ -67,7 +67,7 @@ AccountS = Annotated[
 LedgerS = Annotated[
     float,
     typer.Option(
-        "--ledger-s", min=0.0, max=SECONDS_MAX, help="How often a ledger is told without loss."
+        "--ledger-s", min=0.0, max=SECONDS_MAX, help="How often a ledger is recorded without loss."
     ),
 ]
 KeepDays = Annotated[
@@ -133,24 +133,24 @@ def recorder(
 ) -> None:
     access = load_access(folder)
     _need_arrow()
-    # Only now: whoever does not record need not install Arrow.
+    # Imported here: a machine that does not record need not have Arrow.
     from gridstat.console.daemons.recorder_daemon import RecorderPlan
 
-    said: dict[str, object] = {
+    given: dict[str, object] = {
         "latency_ms": latency_ms,
         "redundancy": redundancy,
         "priority": priority,
     }
-    said |= {"preset": preset or None}
-    wishes = {name: value for name, value in said.items() if value is not None}
+    given |= {"preset": preset or None}
+    options = {name: value for name, value in given.items() if value is not None}
     plan = RecorderPlan(
         access=access,
         into=into,
         end_point=end_point or f"{access.cloud}/recorder",
-        edges=places_of(access, edge),
+        edges=edge_addresses(access, edge),
         names=tuple(names or [f"{access.cloud}/**"]),
         qos=_quality(
-            cast("QosOptions", wishes | ({"preset": preset} if preset else {})), rate, every
+            cast("QosOptions", options | ({"preset": preset} if preset else {})), rate, every
         ),
         settings=RecorderSettings(
             events=_bounds(log_mib, segment_mib, segment_s),
@@ -183,7 +183,7 @@ def _run(plan: RecorderPlan, *, is_json: bool) -> None:
         plan,
         is_json=is_json,
         on_ready=on_ready,
-        tell=lambda text: print_plainly(errors, text),
+        on_message=lambda text: print_plainly(errors, text),
     )
     missing = sum(ended["missing"].values())
     say(
@@ -209,14 +209,14 @@ def _bounds(log_mib: int, segment_mib: int, segment_s: float) -> LogSettings:
     )
 
 
-def _quality(wishes: QosOptions, rate: str, every: int) -> QosRequest:
+def _quality(options: QosOptions, rate: str, every: int) -> QosRequest:
     if rate and every != 1:
         raise Misuse("say either --rate or --every")
     if every != 1:
-        wishes["every"] = every
+        options["every"] = every
     try:
         if rate:
-            wishes["interval"] = period_of(rate)
+            options["interval"] = period_of(rate)
     except (AttributeError, ValueError):
         raise Misuse(f"{rate!r} is not a rate", hint="write 30/s, or 1/5s") from None
-    return qos(**wishes)
+    return qos(**options)

@@ -90,12 +90,12 @@ def router(
     console, errors = Console(), Console(stderr=True)
 
     def on_ready(line: Line) -> None:
-        print_plainly(console, json_text.dumps(line) if json else _in_words(line))
+        print_plainly(console, json_text.dumps(line) if json else _line_text(line))
 
     report = run_router(
         load,
         on_ready=on_ready,
-        tell=lambda text: print_plainly(errors, text),
+        on_message=lambda text: print_plainly(errors, text),
     )
     if json:
         print_plainly(console, json_text.dumps({"state": "ended", **report}))
@@ -104,7 +104,7 @@ def router(
         print_plainly(console, f"router {report['router']} ended: {counted}")
 
 
-def _in_words(line: Line) -> str:
+def _line_text(line: Line) -> str:
     host, data_port, urgent_port = line["address"]
     command_host, command_port = line["command"]
     text = (

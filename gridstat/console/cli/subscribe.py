@@ -14,7 +14,6 @@ from rich.console import Console
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
-from gridstat.console.cli.change_lines import change_facts, change_words
 from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.figures import milliseconds
 from gridstat.console.cli.options import (
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.core.samples import Samples
+    from gridstat.endpoint.change import Change
     from gridstat.endpoint.change_stream import ChangeStream
     from gridstat.endpoint.connection import Connection
     from gridstat.endpoint.flooded import FloodedEvent
@@ -62,7 +62,7 @@ Examples:
 POLL_S = 0.05
 KEEP_EVENTS = 65_536
 NO_MATCH_AFTER_S = 2.0
-"""How long a pattern may be without a match before that is said."""
+"""Time without a match after which a pattern is reported as unmatched."""
 
 
 def subscribe(
@@ -92,16 +92,16 @@ def subscribe(
             hint="gridstat subscribe NAME, or gridstat subscribe --flooded",
         )
     access = load_access(folder)
-    wishes = qos(latency_ms=latency_ms, redundancy=redundancy)
+    quality = qos(latency_ms=latency_ms, redundancy=redundancy)
     if rate:
-        wishes = qos(interval=_interval(rate), latency_ms=latency_ms, redundancy=redundancy)
+        quality = qos(interval=_interval(rate), latency_ms=latency_ms, redundancy=redundancy)
     console = Console()
     with attached(access, end_point, edge) as grid:
         printer = Printer(console, as_json=json, changes=grid.changes())
         if flooded:
             printer.begin_flooded(grid)
         else:
-            printer.begin(grid, name, wishes)
+            printer.begin(grid, name, quality)
         deadline_s = time.monotonic() + seconds if seconds else float("inf")
         try:
             while time.monotonic() < deadline_s and (not count or printer.printed < count):
@@ -132,21 +132,21 @@ class Printer:
         self._silent_until_s = 0.0
         self.printed = 0
 
-    def begin(self, grid: Connection, name: str, wishes: QosRequest) -> None:
+    def begin(self, grid: Connection, name: str, quality: QosRequest) -> None:
         if is_pattern(name):
             self._silent_until_s = self._clock() + NO_MATCH_AFTER_S
             self._pattern = grid.subscribe_pattern(
-                name, self._add, qos=wishes, keep_events=KEEP_EVENTS
+                name, self._add, qos=quality, keep_events=KEEP_EVENTS
             )
             for reason in self._pattern.missed:
-                self._tell({"is": "missed", "reason": reason}, reason)
+                self._print_line({"is": "missed", "reason": reason}, reason)
         else:
-            self._add(grid.subscribe(name, qos=wishes, keep_events=KEEP_EVENTS))
+            self._add(grid.subscribe(name, qos=quality, keep_events=KEEP_EVENTS))
 
     def _add(self, subscription: Subscription) -> None:
         self._subscriptions.append(subscription)
         contract = subscription.contract
-        self._tell(
+        self._print_line(
             {
                 "is": "granted",
                 "name": subscription.name,
@@ -158,11 +158,11 @@ class Printer:
         )
 
     def begin_flooded(self, grid: Connection) -> None:
-        """All that floods, whatever it is of; the events wait here until they are printed."""
+        """Subscribe to all floods; the events wait here until they are printed."""
         grid.subscribe_flooded(on_event=self._flooded.append)
 
     def print_some(self, count: int) -> None:
-        """What has come; waits a little if that is nothing."""
+        """Print the events that have come, at most so many; wait a little if there are none."""
         self.print_changes()
         before = self.printed
         while self._flooded and not (count and self.printed >= count):
@@ -181,37 +181,37 @@ class Printer:
                 self._print(subscription.name, value, created_ns, received_ns - created_ns)
         if self.printed == before:
             if self._clock() >= self._silent_until_s:
-                self._tell_unmatched("no variable matches {} yet, waiting")
+                self._print_unmatched("no variable matches {} yet, waiting")
                 self._silent_until_s = float("inf")
             time.sleep(POLL_S)
 
-    def _tell_unmatched(self, text: str) -> None:
-        """Say that a pattern has not matched anything, if so."""
+    def _print_unmatched(self, text: str) -> None:
+        """Print that a pattern has no match, if so."""
         if self._pattern is not None and not self._subscriptions:
-            told = {"is": "unmatched", "pattern": self._pattern.pattern}
-            self._tell(told, text.format(self._pattern.pattern))
+            report = {"is": "unmatched", "pattern": self._pattern.pattern}
+            self._print_line(report, text.format(self._pattern.pattern))
 
     def _print(self, name: str, value: object, created_ns: int, latency_ns: int) -> None:
         self.printed += 1
         facts = {"name": name, "value": value, "created_ns": created_ns, "latency_ns": latency_ns}
         text = f"{created_ns / NS_PER_S:.6f} {name} {value} ({latency_ns * 1e-6:.3f} ms)"
-        self._tell(facts, text)
+        self._print_line(facts, text)
 
     def print_changes(self) -> None:
-        """What has become of contracts and edges since the last time."""
+        """Print changes of contracts and edges since the last call."""
         while self._changes is not None and (change := self._changes.next(timeout_s=0)) is not None:
-            self._tell({"is": "change", **change_facts(change)}, change_words(change))
+            self._print_line({"is": "change", **change_facts(change)}, change_text(change))
 
     def print_ledgers(self) -> None:
-        self._tell_unmatched("no variable has matched {}")
+        self._print_unmatched("no variable has matched {}")
         self.print_changes()
         for subscription in self._subscriptions:
             ledger = asdict(subscription.ledger())
             counted = ", ".join(f"{key} {ledger[key]}" for key in ledger if key != "paths")
-            told = f"ledger of {subscription.name}: {counted}"
-            self._tell({"is": "ledger", "name": subscription.name, **ledger}, told)
+            report = f"ledger of {subscription.name}: {counted}"
+            self._print_line({"is": "ledger", "name": subscription.name, **ledger}, report)
 
-    def _tell(self, line: dict[str, Any], text: str) -> None:
+    def _print_line(self, line: dict[str, Any], text: str) -> None:
         print_plainly(self._console, json_text.dumps(line, default=str) if self._as_json else text)
 
 
@@ -234,3 +234,33 @@ def _values(subscription: Subscription, batch: Samples) -> list[object]:
             return list(batch["value"].tolist())
         case _:
             return [subscription.value] * len(batch)
+
+
+def change_facts(change: Change) -> dict[str, Any]:
+    """Return a change for JSON; of its contract, the paths and which of them are down."""
+    facts: dict[str, Any] = {
+        "kind": str(change.kind),
+        "subject": str(change.subject),
+        "name": change.name,
+        "at_ns": change.at_ns,
+        "reason": change.reason,
+        "code": change.code,
+        "is_over": change.is_over,
+    }
+    if change.edges_left is not None:
+        facts["edges_left"] = change.edges_left
+    if change.policed:
+        facts["policed"] = dict(change.policed)
+    if change.contract is not None:
+        facts["paths"] = [list(path.routers) for path in change.contract.paths]
+        facts["paths_down"] = list(change.contract.paths_down or ())
+    return facts
+
+
+def change_text(change: Change) -> str:
+    """Return a line, as `1718.250000 lowered subscription c1/a/v: path 2 is down`, and the code."""
+    code = f" (code {change.code})" if change.code else ""
+    # Text from outside must not begin a new line or control the terminal.
+    reason = "".join(each if each.isprintable() else "?" for each in change.reason)
+    seconds = f"{change.at_ns / NS_PER_S:.6f}"
+    return f"{seconds} {change.kind} {change.subject} {change.name}: {reason}{code}"

@@ -16,7 +16,7 @@ from gridstat.console.fitted_table import print_table
 from gridstat.console.live.screen import Screen, has_screen
 from gridstat.console.live.survey_tables import shown_of, survey_head, survey_tables
 from gridstat.console.live.views import cloud_view
-from gridstat.console.operator_session import operator_desk
+from gridstat.console.operator_session import open_operator_session
 from gridstat.model.errors import GridStatError, Misuse
 from gridstat.net.command.messages import Survey
 
@@ -70,7 +70,7 @@ def _cloud_of(access: Access, cloud: str) -> Access:
     seen = access.beside(cloud or access.cloud)
     if cloud and seen.cloud != cloud:
         known = ", ".join(access.clouds) or access.cloud
-        raise Misuse(f"the folder tells of no cloud {cloud}", hint=f"clouds: {known}")
+        raise Misuse(f"the folder has no cloud {cloud}", hint=f"clouds: {known}")
     return seen
 
 
@@ -83,14 +83,14 @@ async def _watch(
     as_json: bool,
     who: str,
 ) -> None:
-    async with operator_desk(access, who) as desk:
-        facts = check_cloud(await desk.ask(Survey(request_id=0)), access)
+    async with open_operator_session(access, who) as session:
+        facts = check_cloud(await session.ask(Survey(request_id=0)), access)
         if as_json:
             print_plainly(console, json_text.dumps(facts))
         elif is_once:
             print_survey(console, facts)
         else:
-            await _follow(desk, console, facts, interval_s=interval_s)
+            await _follow(session, console, facts, interval_s=interval_s)
 
 
 def print_survey(console: Console, facts: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ def print_survey(console: Console, facts: dict[str, Any]) -> None:
 
 
 async def _follow(
-    desk: OperatorSession, console: Console, facts: dict[str, Any], *, interval_s: float
+    session: OperatorSession, console: Console, facts: dict[str, Any], *, interval_s: float
 ) -> None:
     """A screen of the newest survey; of the last one, if the broker is just starting again."""
     screen = Screen(console, cloud_view(facts))
@@ -111,7 +111,7 @@ async def _follow(
         while True:
             await asyncio.sleep(interval_s)
             try:
-                facts = await desk.ask(Survey(request_id=0))
+                facts = await session.ask(Survey(request_id=0))
             except GridStatError as error:
                 problem = f"no survey: {error.args[0]}; asking again, this is the last one"
                 screen.show(cloud_view(facts, problem))

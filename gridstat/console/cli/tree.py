@@ -11,7 +11,7 @@ from rich.console import Console
 from gridstat.console.access import load_access
 from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.options import AsJson, Folder, Operator
-from gridstat.console.live.grid_view import GridView, reason_of, watched_brokers
+from gridstat.console.live.grid_survey import GridSurvey, reason_of, watched_brokers
 from gridstat.console.live.tree_view import tree_facts, tree_lines
 from gridstat.model.errors import CertificateRefused, LinkDown
 from gridstat.net.command.messages import Survey
@@ -42,18 +42,20 @@ def tree(folder: Folder = None, who: Operator = "", json: AsJson = False) -> Non
     surveys, errors = asyncio.run(_asked(access, who))
     if not surveys:
         raise no_answer(errors)
-    sight = GridView(surveys, {name: reason_of(error) for name, error in errors.items()}, values={})
+    grid_survey = GridSurvey(
+        surveys, {name: reason_of(error) for name, error in errors.items()}, values={}
+    )
     parents = {name: known.parent for name, known in access.tree.items() if known.parent}
     console = Console()
     if json:
-        print_plainly(console, json_text.dumps(tree_facts(sight, parents)))
+        print_plainly(console, json_text.dumps(tree_facts(grid_survey, parents)))
         return
-    for line in tree_lines(sight, parents):
+    for line in tree_lines(grid_survey, parents):
         print_plainly(console, line)
 
 
 def no_answer(errors: Mapping[str, GridStatError]) -> GridStatError:
-    """Why no broker has answered: for want of certificates, or because none runs."""
+    """Return the reason why no broker has replied: missing certificates, or no broker runs."""
     reasons = "; ".join(f"{name}: {error.args[0]}" for name, error in errors.items())
     hints = [error.hint for error in errors.values() if isinstance(error, CertificateRefused)]
     if hints:

@@ -89,7 +89,7 @@ def up(
 
 
 def _has_spark() -> bool:
-    """Whether the pipeline is installed; a grid runs without it, and that is said."""
+    """Return whether the pipeline is installed; without it the grid runs, and a line says so."""
     missing = [name for name in SPARK_PACKAGES if find_spec(name) is None]
     if missing:
         print_plainly(

@@ -1,4 +1,4 @@
-"""The file of one cloud: what its leaf broker is told of routers, channels and itself (S0 §6.5).
+"""The file of one cloud: settings of its leaf broker, its routers and its channels (S0 §6.5).
 
 Names in the file are short (`e0`); everywhere else they are full (`c1/e0`).
 """
@@ -60,7 +60,8 @@ def _address(value: str) -> str:
 
 
 def _no_empty_parent(value: object) -> object:
-    """The empty text of older files means none; a name alone leads nowhere."""
+    """Check the parent: the empty text of older files means none; a name without an address is
+    refused."""
     if isinstance(value, str) and value:
         raise ValueError(
             "a broker needs its parent's address too|write a table, [parent], with name and "
@@ -74,7 +75,7 @@ Host = Annotated[str, AfterValidator(_literal_address)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 AddressText = Annotated[str, AfterValidator(_address)]
 LeaseTime = Annotated[float, Field(ge=0.2, le=3_600, strict=False)]
-"""How long a broker may be silent before the one that stands by takes over; in s."""
+"""Seconds without a sign of the active broker after which the stand-by takes over."""
 
 
 class ParentSection(Section):
@@ -101,7 +102,7 @@ class RouterSection(Section):
 
 
 class ChannelSection(Section):
-    """One `[[channel]]`; `both_ways` declares the way back with the same figures."""
+    """One `[[channel]]`; `both_ways` declares the opposite direction with the same figures."""
 
     from_router: Name = Field(alias="from")
     to_router: Name = Field(alias="to")
@@ -114,7 +115,7 @@ class ChannelSection(Section):
 
 
 def _probe_interval_ms(read: dict[str, Any]) -> int:
-    """Three probes may be lost before a silence is a failure; more of them would tell no more."""
+    """Return the default interval of probes; three may be lost before a silence is a failure."""
     silent_ms_max = int(read.get("silent_ms_max", PROBES_DEFAULT.silent_ms_max))
     return max(1, min(INTERVAL_MS_MAX, silent_ms_max // INTERVALS_PER_SILENCE))
 
@@ -144,7 +145,7 @@ class QuotaSection(Section):
 
 
 class LogSection(Section):
-    """`[log]`: how much is said, and in which form."""
+    """`[log]`: level and format of the log."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     json_lines: bool = Field(default=False, alias="json")
@@ -188,7 +189,7 @@ def load_cloud(path: Path) -> tuple[CloudSettings, Topology]:
 def topology_of(settings: CloudSettings, *, file: str) -> Topology:
     for problem in _complaints(settings, file=file):
         raise problem
-    ways = [way for section in settings.channel for way in _ways(section)]
+    ways = [way for section in settings.channel for way in _directions(section)]
     return Topology(
         cloud=settings.cloud,
         routers=tuple(
@@ -217,7 +218,7 @@ def topology_of(settings: CloudSettings, *, file: str) -> Topology:
     )
 
 
-def _ways(section: ChannelSection) -> Iterator[tuple[str, str, ChannelSection]]:
+def _directions(section: ChannelSection) -> Iterator[tuple[str, str, ChannelSection]]:
     yield section.from_router, section.to_router, section
     if section.both_ways:
         yield section.to_router, section.from_router, section
@@ -276,7 +277,7 @@ def _channel_complaints(
                 f'"{channel.to_router}" is where the channel begins',
                 hint="a channel joins two routers",
             )
-        for from_router, to_router, _ in _ways(channel):
+        for from_router, to_router, _ in _directions(channel):
             before = users.setdefault((from_router, to_router), index)
             if before != index:
                 yield complaint(

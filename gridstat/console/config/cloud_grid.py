@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gridstat.model.errors import ConfigurationError
 
 OBEYED: Final = frozenset({"cloud", "x", "y", "host", "router", "channel"})
-"""Of a cloud's file, what `gridstat up` obeys; the rest it writes itself for each broker."""
+"""Keys of a cloud's file that `gridstat up` obeys; it writes the others itself for each broker."""
 QUANTITIES: Final = ("voltage-magnitude", "voltage-angle", "frequency", "frequency-change")
 US_PER_MS: Final = 1_000
 
@@ -68,7 +68,7 @@ class PmuSection(Section):
 
 
 class SubscriberSection(Section):
-    """One `[[subscriber]]`, named below the cloud; what it leaves out the preset says."""
+    """One `[[subscriber]]`, named below the cloud; the preset has the values that are left out."""
 
     name: Hierarchical
     edges: Edges
@@ -82,7 +82,7 @@ class SubscriberSection(Section):
 
 
 class RecorderSection(SubscriberSection):
-    """The `[recorder]`: a subscriber that writes to a log whatever it receives."""
+    """The `[recorder]`: a subscriber that writes all that it receives to a log."""
 
     name: Hierarchical = "recorder"
 
@@ -163,7 +163,7 @@ def _pipeline_of(settings: GridSettings) -> PipelineOptions | None:
 
 
 def qos_of(section: SubscriberSection) -> QosRequest:
-    """The preset, changed by what the section says itself."""
+    """Return the preset, changed by the values of the section."""
     usual = PRESETS[section.preset]
     latency_us = usual.latency_us
     if section.latency_ms is not None:

@@ -1,6 +1,6 @@
-"""What is wrong with a file, in one message: the file, the key, the problem, and what to write.
+"""Configuration errors: one message with the file, the key, the problem, and what to write.
 
-Several mistakes at once are told one at a time, with the number of the others: people mend the
+Of several mistakes the first one is reported, with the number of the others: users correct the
 first and run again.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 SECRET_KEYS = frozenset({"journal"})
-"""Whose values may have a password in them."""
+"""Keys whose values may contain a password."""
 SHOWN_MAX = 200
 KINDS = {
     "int_type": "a whole number without quotes",
@@ -40,7 +40,7 @@ def complaint(file: str, key: str, problem: str, *, hint: str) -> ConfigurationE
 def complaint_of(
     error: ValidationError, document: Mapping[str, Any], *, file: str, model: type[BaseModel]
 ) -> ConfigurationError:
-    """The first mistake that the settings of this model found, in our words."""
+    """Return the first mistake that the model found, in the terms of the file."""
     details = error.errors(include_url=False)
     first = details[0]
     path = first["loc"]
@@ -78,32 +78,32 @@ def _problem_and_hint(
     shown = "this value" if SECRET_KEYS.intersection(path) else _shown(detail["input"])
     match kind:
         case "extra_forbidden":
-            told = ("unknown key", unknown_key_hint(str(path[-1]), known_keys(path, model)))
+            report = ("unknown key", unknown_key_hint(str(path[-1]), known_keys(path, model)))
         case "missing" if len(path) == 1:
-            told = ("missing", _missing_hint(str(path[0]), model))
+            report = ("missing", _missing_hint(str(path[0]), model))
         case "missing":
-            told = ("missing", f"this key is needed in {_table_words(path)}")
+            report = ("missing", f"this key is needed in {_table_text(path)}")
         case "value_error":
             problem, _, hint = detail["msg"].removeprefix("Value error, ").partition("|")
-            told = (f"{shown}: {problem}", hint)
+            report = (f"{shown}: {problem}", hint)
         case "list_type" if len(path) == 1:
-            told = (f"{shown} is not a list", f"write it as a table, [[{path[0]}]]")
+            report = (f"{shown} is not a list", f"write it as a table, [[{path[0]}]]")
         case "too_short":
-            told = ("empty", "give at least one")
+            report = ("empty", "give at least one")
         case "too_long":
             most = detail.get("ctx", {}).get("max_length")
-            told = ("too many", f"one file may have {most}; start the others from a second file")
+            report = ("too many", f"one file may have {most}; start the others from a second file")
         case "finite_number":
-            told = (f"{shown} is no number", "write it in digits, as 1.5")
+            report = (f"{shown} is no number", "write it in digits, as 1.5")
         case _ if kind in KINDS:
-            told = (f"{shown} is not {KINDS[kind]}", f"write {KINDS[kind]}")
+            report = (f"{shown} is not {KINDS[kind]}", f"write {KINDS[kind]}")
         case _:
-            told = (f"{shown} is out of range", _range_hint(detail, str(path[-1])))
-    return told
+            report = (f"{shown} is out of range", _range_hint(detail, str(path[-1])))
+    return report
 
 
 def _shown(value: object) -> str:
-    """What stands in the file, as far as people want to see it again."""
+    """Return the value from the file, shortened for a message."""
     try:
         text = repr(value)
     except ValueError:  # Python prints no number of thousands of digits.
@@ -123,7 +123,7 @@ def _range_hint(detail: ErrorDetails, key: str) -> str:
 
 
 def known_keys(path: Sequence[str | int], model: type[BaseModel]) -> list[str]:
-    """The keys that may stand where `path` ends, in the words of the file."""
+    """Return the keys that are possible where `path` ends, as the file spells them."""
     for part in path[:-1]:
         if isinstance(part, str):
             model = _table_at(part, model) or model
@@ -136,7 +136,7 @@ def _missing_hint(key: str, model: type[BaseModel]) -> str:
     return f"write {key} = … at the top of the file"
 
 
-def _table_words(path: Sequence[str | int]) -> str:
+def _table_text(path: Sequence[str | int]) -> str:
     """The table around a key as a file writes it: `[parent]`, `every [[cloud.router]]`."""
     name = ".".join(part for part in path[:-1] if isinstance(part, str))
     return f"every [[{name}]]" if isinstance(path[-2], int) else f"[{name}]"

@@ -48,7 +48,7 @@ class BrokerSection(Section):
 
 
 class ListenSection(Section):
-    """`[listen]`: where events come in; `advertised_host` is told to others instead of `host`."""
+    """`[listen]`: address for events; `advertised_host` is sent to others instead of `host`."""
 
     host: Host = "127.0.0.1"
     data_port: Port = 0
@@ -117,7 +117,8 @@ class RouterPlan:
     versions_max: int = DATAGRAM_VERSION_MAX
     cpu: int | None = None
     fifo_priority: int | None = None
-    """None: the usual one, where the process may have it; 0: ordinary scheduling."""
+    """Priority of the forwarding thread; None: the usual one, if the process may have it; 0:
+    ordinary scheduling."""
     locks_memory: bool = False
     metrics_port: int | None = None
     log_level: str = "info"
@@ -138,7 +139,7 @@ def load_router(path: Path) -> RouterPlan:
 
 
 def router_from_arguments(document: Mapping[str, Any]) -> RouterPlan:
-    """A router described on a command line, in the words of a file."""
+    """Return the settings of a router that a command line describes."""
     settings = settings_of(document, RouterSettings, file=ARGUMENTS)
     return _plan_of(settings, Path.cwd() / ARGUMENTS)
 
@@ -176,7 +177,7 @@ def _plan_of(settings: RouterSettings, path: Path) -> RouterPlan:
 
 
 def _check(settings: RouterSettings, *, file: str) -> None:
-    """What no single key can see."""
+    """Check rules that involve several keys."""
     cloud = settings.name.partition("/")[0]
     broker = settings.broker
     if broker.name not in {"", cloud}:

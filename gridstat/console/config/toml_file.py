@@ -1,4 +1,4 @@
-"""Any settings file of ours: TOML text in, settings of a model out, or one clear complaint."""
+"""Settings files: TOML text in, settings of a model out, or one clear error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Section(BaseModel):
-    """What all tables share: no unknown keys, no guessed types, no `nan`."""
+    """Base of all tables: no unknown keys, no guessed types, no `nan`."""
 
     # A traceback would repeat values too, of which one may have a password in it.
     model_config = ConfigDict(
@@ -34,12 +34,12 @@ Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def load_settings(path: Path, model: type[Settings], *, hint: str) -> Settings:
-    """What a file says; raises `ConfigurationError` naming file, key and remedy."""
+    """Return the settings in a file; raise `ConfigurationError` naming file, key and remedy."""
     return settings_from_text(read_text(path, hint=hint), model, file=str(path))
 
 
 def read_text(path: Path, *, hint: str) -> str:
-    """The file's text; `hint` says what to do if there is none."""
+    """Return the file's text; `hint` is for the error if there is no file."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise complaint(str(path), "", "too large for a settings file", hint=hint)

@@ -56,7 +56,8 @@ class ChildSection(Section):
 
 
 class BorderChannelSection(Section):
-    """One `[[channel]]` between clouds; `both_ways` declares the way back with the same figures."""
+    """One `[[channel]]` between clouds; `both_ways` declares the opposite direction with the same
+    figures."""
 
     from_router: RouterName = Field(alias="from")
     to_router: RouterName = Field(alias="to")
@@ -97,7 +98,7 @@ def load_tree(path: Path) -> tuple[TreeSettings, tuple[EventChannel, ...]]:
 
 def border_channels(sections: Sequence[BorderChannelSection]) -> tuple[EventChannel, ...]:
     """One-way channels in file order, numbered from 1; their owner adds its depth to both."""
-    ways = [way for section in sections for way in _ways(section)]
+    ways = [way for section in sections for way in _directions(section)]
     return tuple(
         EventChannel(
             channel_id=ChannelId(number),
@@ -116,7 +117,7 @@ def border_channels(sections: Sequence[BorderChannelSection]) -> tuple[EventChan
 def border_complaints(
     sections: Sequence[BorderChannelSection], *, file: str
 ) -> Iterator[ConfigurationError]:
-    """What is wrong with channels between clouds, whoever owns them."""
+    """Yield the errors in channels between clouds, of any owner."""
     users: dict[tuple[str, str], int] = {}
     borders: dict[str, set[str]] = {}
     for index, section in enumerate(sections):
@@ -138,7 +139,7 @@ def border_complaints(
                 f"both ends are in cloud {cloud}",
                 hint="a channel inside a cloud stands in that cloud's own file",
             )
-        for from_router, to_router, _ in _ways(section):
+        for from_router, to_router, _ in _directions(section):
             before = users.setdefault((from_router, to_router), index)
             if before != index:
                 yield complaint(
@@ -153,7 +154,7 @@ def cloud_of(router: str) -> str:
     return router.partition("/")[0]
 
 
-def _ways(section: BorderChannelSection) -> Iterator[tuple[str, str, BorderChannelSection]]:
+def _directions(section: BorderChannelSection) -> Iterator[tuple[str, str, BorderChannelSection]]:
     yield section.from_router, section.to_router, section
     if section.both_ways:
         yield section.to_router, section.from_router, section

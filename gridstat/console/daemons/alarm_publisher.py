@@ -1,8 +1,8 @@
-"""The way of alarms back into the grid: each becomes a status alert with an identity of its own.
+"""Publisher of alarms: each alarm becomes a status alert in the grid, with an identity of its own.
 
-`publish` is what the pipeline calls after each commit. It never waits: a thread attaches, registers
-one alert for each rule and variable, and sends. An alarm's identity is (onset, sequence), so one
-that comes again after a restart is known to every router for the same, and delivered once.
+The pipeline calls `publish` after each commit. `publish` never waits: a thread attaches, registers
+one alert for each rule and variable, and sends. An alarm's identity is (onset, sequence), so every
+router recognises an alarm that comes again after a restart, and it is delivered once.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ log = logging.getLogger(__name__)
 
 FOLDER: Final = "alarms"
 OUTCOMES: Final = ("published", "too_old", "refused", "no_room", "overflowed")
-"""What became of an alarm; one that waits has none yet."""
+"""Outcomes of an alarm; an alarm that waits has none yet."""
 
 
 class Alarm(NamedTuple):
-    """What of a row of the table of alarms goes into the grid."""
+    """Columns of the table of alarms that go into the grid."""
 
     rule: str
     variable: str
@@ -52,11 +52,11 @@ class Alarm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeedbackSettings:
-    """Bounds of the way back.
+    """Limits of the publisher.
 
-    An alarm older than `age_s_max` is history: it is in the table, and nobody is alerted. Routers
-    remember an alert for a minute, so whatever is sent twice is within their memory. The first
-    alarm of a variable waits `settle_s` for the paths to those who subscribe to all alarms.
+    An alarm older than `age_s_max` stays in the table and raises no alert. Routers remember an
+    alert for a minute, so a second sending is within their memory. The first alarm of a variable
+    waits `settle_s` for the paths to subscribers of all alarms.
     """
 
     waiting_max: int = 16_384
@@ -126,9 +126,10 @@ class AlarmPublisher:
         self._thread.start()
 
     def publish(self, alarms: pa.Table | Iterable[Alarm]) -> int:
-        """Hand alarms over, as a table with the columns of `Alarm` or one by one; how many it took.
+        """Hand alarms over, as a table with the columns of `Alarm` or one by one; return how many
+        were taken.
 
-        Never waits. If not all find room, the oldest are left out and counted as overflowed.
+        Never waits. If the queue is full, the oldest are left out and counted as overflowed.
         """
         found = _alarms(alarms)
         now_ns = self._clock.steady_ns()
@@ -142,13 +143,13 @@ class AlarmPublisher:
         return len(newest)
 
     def counters(self) -> dict[str, int]:
-        """What became of all alarms so far, by outcome, and how many still wait."""
+        """Number of alarms by outcome, and how many still wait."""
         with self._changed:
-            told = {outcome: self._counts[outcome] for outcome in OUTCOMES}
-            return {**told, "waiting": len(self._waiting) + self._in_hand}
+            counts = {outcome: self._counts[outcome] for outcome in OUTCOMES}
+            return {**counts, "waiting": len(self._waiting) + self._in_hand}
 
     def is_idle(self) -> bool:
-        """Whether none waits: all that was handed over has come to an end."""
+        """True if no alarm waits: each one that was handed over has an outcome."""
         with self._changed:
             return not self._waiting and not self._in_hand
 
@@ -179,7 +180,7 @@ class AlarmPublisher:
                 self._settle(alarm, "refused")
 
     def _next(self) -> Alarm | None:
-        """The next one that is due; None once it is over."""
+        """Return the next alarm that is due; None once the publisher has ended."""
         with self._changed:
             while not self._is_over:
                 now_ns = self._clock.steady_ns()
@@ -220,7 +221,8 @@ class AlarmPublisher:
         return self._send(known, alarm, again_ns)
 
     def _send(self, known: _Known, alarm: Alarm, again_ns: int) -> str | int:
-        """Not now, if the paths are not up yet, no edge is reachable, or the last was just sent."""
+        """Send the alarm and return its outcome, or the time of the next try if the paths are not
+        up yet, no edge is reachable, or the last alarm was just sent."""
         if known.ready_ns > self._clock.steady_ns():
             return known.ready_ns
         is_sent = known.alert.send(alarm.value, created_ns=alarm.onset_ns, sequence=alarm.sequence)
@@ -250,7 +252,7 @@ class AlarmPublisher:
 
 
 def alert_name(rule: str, variable: str) -> str:
-    """Below the end-point's own name: `alarms/frequency-low/north/pmu-1/frequency`."""
+    """Return the alert's name below the end-point: `alarms/frequency-low/north/pmu-1/frequency`."""
     return f"{FOLDER}/{rule}/{variable.partition('/')[2] or variable}"
 
 
@@ -260,7 +262,8 @@ def alarm_publisher(
     end_point: str,
     settings: FeedbackSettings | None = None,
 ) -> AlarmPublisher:
-    """One that attaches to these edges, in the words of `connect`, when the first alarm comes."""
+    """Return a publisher that attaches to these edges, given as for `connect`, at the first
+    alarm."""
 
     def attach() -> Grid:
         access.files_of(Role.ENDPOINT, end_point)

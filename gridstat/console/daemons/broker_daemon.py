@@ -11,9 +11,9 @@ from gridstat.broker.requests.queries import NameService
 from gridstat.broker.settings import NS_PER_MS, BrokerSettings, Quotas
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.config.toml_file import beside
-from gridstat.console.daemons.broker_foundation import BrokerFoundation, listening
 from gridstat.console.daemons.broker_metrics import BrokerCollector, BrokerFigures
-from gridstat.console.daemons.broker_service import Line, ServiceWords, serve_until_stopped
+from gridstat.console.daemons.broker_parts import BrokerParts, listening
+from gridstat.console.daemons.broker_service import Line, ServiceCallbacks, serve_until_stopped
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.stand_by import JournalPlan, journal_plan
@@ -66,19 +66,19 @@ class BrokerDaemon:
 
     def __init__(self, plan: BrokerPlan) -> None:
         self._plan = plan
-        self._ground = BrokerFoundation(plan)
-        self.journal = self._ground.journal
+        self._parts = BrokerParts(plan)
+        self.journal = self._parts.journal
         self.broker = LeafBroker(
             replace(broker_settings(plan.settings), term_min=plan.term_min),
-            self._ground.outside,
+            self._parts.outside,
             routers=plan.topology.routers,
             channels=plan.topology.channels,
         )
         self._names = NameService(self.broker.registry)
         self._driver: Driver[Event] = Driver(
-            self.broker, self._ground.credentials, journal=self.journal
+            self.broker, self._parts.credentials, journal=self.journal
         )
-        self._names_driver: Driver[Event] = Driver(self._names, self._ground.credentials)
+        self._names_driver: Driver[Event] = Driver(self._names, self._parts.credentials)
         self._metrics = MetricsServer(
             lambda: BrokerCollector(self.figures()), health=self.journal.complaint
         )
@@ -116,7 +116,7 @@ class BrokerDaemon:
         )
 
     def reload(self) -> str:
-        return self._ground.reloaded("routers and channels")
+        return self._parts.reloaded("routers and channels")
 
     async def close(self) -> None:
         await self._names_driver.close()
@@ -142,10 +142,12 @@ def broker_settings(settings: CloudSettings) -> BrokerSettings:
 
 
 def run_broker(
-    plan: BrokerPlan, *, on_ready: Callable[[Line], None], tell: Callable[[str], None]
+    plan: BrokerPlan, *, on_ready: Callable[[Line], None], on_message: Callable[[str], None]
 ) -> None:
     """The whole life of a broker process, its log and event loop included."""
     settings = plan.settings
     set_up_logging(level=settings.log.level, is_json=settings.log.json_lines)
-    words = ServiceWords(plan.name, f"managing cloud {settings.cloud}", on_ready, tell)
-    asyncio.run(serve_until_stopped(lambda: BrokerDaemon(plan), words))
+    callbacks = ServiceCallbacks(
+        plan.name, f"managing cloud {settings.cloud}", on_ready, on_message
+    )
+    asyncio.run(serve_until_stopped(lambda: BrokerDaemon(plan), callbacks))

@@ -1,4 +1,4 @@
-"""A broker's figures in Prometheus' words: contracts, promises, ledgers, journal and sessions."""
+"""Prometheus metrics of a broker: contracts, promises, ledgers, journal and sessions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MS_PER_S: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class BrokerFigures:
-    """All that is told of a broker at one moment; nothing in it changes afterwards."""
+    """Facts about a broker at one moment; they never change afterwards."""
 
     survey: Mapping[str, Any]
     ledgers: Sequence[ReportedLedger]
@@ -83,7 +83,7 @@ def _routers(routers: list[dict[str, Any]]) -> Iterator[Metric]:
 
 
 def _channels(channels: list[dict[str, Any]]) -> Iterator[Metric]:
-    up = labelled("channel_up", "Whether the channel's probes are heard.", "channel")
+    up = labelled("channel_up", "Whether the channel's probes arrive.", "channel")
     pressed = labelled("channel_back_pressure", "Whether it admits nothing.", "channel")
     promised = labelled("channel_promised_bytes_per_second", "Promised of its band.", "channel")
     lost = labelled("channel_loss_ratio", "Share of datagrams lost on the way.", "channel")
@@ -109,7 +109,8 @@ def _ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
 
 
 def _path_ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
-    """Of contracts with several paths, or that have moved; a ledger tells of few paths at most."""
+    """Return metrics by path, for contracts with several paths or moved ones; a ledger has few
+    paths."""
     family = CounterMetricFamily(
         f"{PREFIX}_path_ledger_events",
         "Due events of a subscription by path: whether it brought them, and first.",

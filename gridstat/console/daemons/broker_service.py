@@ -1,4 +1,4 @@
-"""The life of a broker's process, whichever kind of broker: signals, readiness, reload, end."""
+"""The life of a broker's process, for both kinds of broker: signals, readiness, reload, end."""
 
 from __future__ import annotations
 
@@ -18,48 +18,50 @@ STANDING_BY: Final = "standing by"
 WAITING: Final = "waiting for its database"
 NOT_IN_CHARGE: Final = (
     "not reloaded: this process is not in charge, and would take over with what it has read at its "
-    "start; restart it, which nobody notices"
+    "start; restart it; the active broker is not affected"
 )
 
 
 class BrokerService(Candidate, Protocol):
-    """What is served from `start` to `close`."""
+    """Broker that is served from `start` to `close`."""
 
     async def start(self) -> Line:
         """Stand where the journal ends, then listen; the answer is where."""
 
     def reload(self) -> str:
-        """Take up what can be without a restart; the answer says what was."""
+        """Apply new settings that need no restart; return a report of them."""
 
     async def close(self) -> None:
         """Leave nothing behind."""
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceWords:
-    """What the service manager is told, and who hears of readiness and of anything else."""
+class ServiceCallbacks:
+    """Texts for the service manager, and callbacks for readiness and for other messages."""
 
     broker: str
     status: str
     on_ready: Callable[[Line], None]
-    tell: Callable[[str], None]
+    on_message: Callable[[str], None]
 
 
-async def serve_until_stopped(make: Callable[[], BrokerService], words: ServiceWords) -> None:
+async def serve_until_stopped(
+    make: Callable[[], BrokerService], callbacks: ServiceCallbacks
+) -> None:
     """Manage until a signal asks to end; what was acknowledged is in the journal by then."""
     service: BrokerService | None = None
 
     def reload() -> None:
         try:
-            words.tell(service.reload() if service else NOT_IN_CHARGE)
+            callbacks.on_message(service.reload() if service else NOT_IN_CHARGE)
         except GridStatError as error:
-            words.tell(f"not reloaded, going on as before: {error}")
+            callbacks.on_message(f"not reloaded, going on as before: {error}")
 
     def waits(reason: str) -> None:
         state = WAITING if reason else STANDING_BY
-        line: Line = {"state": state, "broker": words.broker}
-        words.on_ready(line | {"reason": reason} if reason else line)
-        notify("READY=1", f"STATUS={state}: broker {words.broker}")
+        line: Line = {"state": state, "broker": callbacks.broker}
+        callbacks.on_ready(line | {"reason": reason} if reason else line)
+        notify("READY=1", f"STATUS={state}: broker {callbacks.broker}")
 
     with daemon_signals(on_reload=reload) as stopping:
         service = await in_charge(make, stopping, waits=waits)
@@ -68,8 +70,8 @@ async def serve_until_stopped(make: Callable[[], BrokerService], words: ServiceW
         try:
             ready = await service.start()
             collect_rarely()
-            words.on_ready(ready)
-            notify("READY=1", f"STATUS={words.status}")
+            callbacks.on_ready(ready)
+            notify("READY=1", f"STATUS={callbacks.status}")
             await stopping.wait()
             notify("STOPPING=1")
         finally:

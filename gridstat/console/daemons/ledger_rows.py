@@ -1,8 +1,8 @@
-"""Which of the ledgers that a broker tells every few seconds are worth a row of the log.
+"""Selection of the ledgers, reported every few seconds by a broker, that become rows of the log.
 
-Counts never fall, so a later reading says all that an earlier one did, and one a minute is enough.
-What an account by the hour needs is exact all the same: the last reading of every hour and of every
-contract, and a loss as soon as it is known.
+Counts never fall, so a later reading contains all that an earlier one did, and one a minute is
+enough. An account by the hour is exact nevertheless: it has the last reading of every hour and of
+every contract, and a loss as soon as it is known.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 Row: TypeAlias = dict[str, Any]
 Facts: TypeAlias = "Mapping[str, Any]"
 Key: TypeAlias = tuple[int, str, str]
-"""Subscription, end-point and variable: a broker that began anew gives the same numbers again."""
+"""Subscription, end-point and variable: a broker that starts with an empty journal reuses
+numbers."""
 
 INT64_MAX: Final = (1 << 63) - 1
 NS_PER_S: Final = 1_000_000_000
 HOUR_NS: Final = 3_600 * NS_PER_S
 TROUBLES: Final = ("late", "lost", "unknown", "dropped", "gap_slots_max", "gap_ended_ns")
-"""When one of these changes, the ledger is told at once."""
+"""Counts whose change writes a row at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,15 @@ class _Reading:
 
 
 class LedgerRows:
-    """Remembers what was read last and what was told last of every contract that is not over."""
+    """Last reading and last written row of every contract that has not ended."""
 
     def __init__(self, every_s: float) -> None:
         self._every_ns = round(every_s * NS_PER_S)
         self._read: dict[Key, _Reading] = {}
-        self._told: dict[Key, _Reading] = {}
+        self._written: dict[Key, _Reading] = {}
 
     def rows(self, account: Iterable[Facts], time_ns: int) -> list[Row]:
-        """What is to be told now, older readings first; the account must be whole."""
+        """Return the rows to write now, older readings first; the account must be whole."""
         now = {
             (each["subscription"], each["endpoint"], each["variable"]): _Reading(
                 time_ns, {counts["path"]: counts for counts in _ledgers(each)}
@@ -59,36 +60,37 @@ class LedgerRows:
         rows: list[Row] = []
         for key, before in self._read.items():
             if key not in now or _has_fallen(before, now[key]):
-                rows += self._tell(key, before)
+                rows += self._write(key, before)
             elif time_ns // HOUR_NS != before.time_ns // HOUR_NS:
                 # Idle ones too: however little is kept of the log, the next hour has its base.
-                rows += self._tell(key, before, is_again=True)
-        self._told = {key: reading for key, reading in self._told.items() if key in now}
+                rows += self._write(key, before, is_again=True)
+        self._written = {key: reading for key, reading in self._written.items() if key in now}
         self._read = now
         for key, reading in now.items():
             if self._is_due(key, reading):
-                rows += self._tell(key, reading)
+                rows += self._write(key, reading)
         return rows
 
     def rest(self) -> list[Row]:
-        """What was read and not told yet, before a recorder ends."""
-        return [row for key, reading in self._read.items() for row in self._tell(key, reading)]
+        """Return the readings that have no row yet, before a recorder ends."""
+        return [row for key, reading in self._read.items() for row in self._write(key, reading)]
 
     def _is_due(self, key: Key, reading: _Reading) -> bool:
-        told = self._told.get(key)
-        if told is None or _has_fallen(told, reading):
+        written = self._written.get(key)
+        if written is None or _has_fallen(written, reading):
             return True
-        is_early = 0 <= reading.time_ns - told.time_ns < self._every_ns
-        has_trouble = any(reading.whole[name] != told.whole[name] for name in TROUBLES)
+        is_early = 0 <= reading.time_ns - written.time_ns < self._every_ns
+        has_trouble = any(reading.whole[name] != written.whole[name] for name in TROUBLES)
         return has_trouble or not is_early
 
-    def _tell(self, key: Key, reading: _Reading, *, is_again: bool = False) -> list[Row]:
-        """Its rows that say something else than those told before, or all of them again."""
-        told = self._told.get(key)
-        if told is reading:
+    def _write(self, key: Key, reading: _Reading, *, is_again: bool = False) -> list[Row]:
+        """Return the rows of a reading that differ from those written before, or all of them
+        again."""
+        written = self._written.get(key)
+        if written is reading:
             return []
-        self._told[key] = reading
-        known = {} if told is None or is_again else told.counts
+        self._written[key] = reading
+        known = {} if written is None or is_again else written.counts
         named = dict(zip(("subscription", "endpoint", "variable"), key, strict=True))
         return [
             {"time_ns": reading.time_ns, **named, **counts}
@@ -98,7 +100,7 @@ class LedgerRows:
 
 
 def _has_fallen(before: _Reading, now: _Reading) -> bool:
-    """Whether the counts have begun anew."""
+    """Return whether the counts have started again from zero."""
     return any(now.whole[name] < before.whole[name] for name in LEDGER_COUNTS)
 
 

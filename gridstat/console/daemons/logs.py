@@ -1,4 +1,4 @@
-"""Where a daemon's log goes: standard error, as `key=value` for people or JSON for machines."""
+"""Log of a daemon: standard error, as `key=value` for people or JSON for machines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def set_up_logging(*, level: str = "info", is_json: bool = False) -> None:
         root.removeHandler(before)
     root.addHandler(output)
     root.setLevel(level.upper())
-    # A daemon's own words are wanted; those of asyncio only when something is wrong.
+    # The daemon's own records are logged; those of asyncio only from warnings on.
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 

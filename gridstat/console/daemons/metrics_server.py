@@ -1,8 +1,8 @@
-"""A daemon's figures over HTTP: `/metrics` for Prometheus, `/health` for whoever watches.
+"""HTTP server of a daemon: `/metrics` for Prometheus, `/health` for monitoring.
 
-The figures are taken on the daemon's own event loop, so that nothing is read while it changes; the
-text is made of them in a thread, since with thousands of contracts it takes a second. A request
-that is slow, long or not for us costs one connection and nothing else.
+The figures are taken on the daemon's own event loop, so that nothing is read while it changes. The
+text is made in a thread, since with thousands of contracts it takes a second. A slow, long or wrong
+request costs one connection and nothing else.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MetricsServer:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; the address tells the port where 0 let the system choose."""
+        """Listen and return the address, with the port that the system chose for 0."""
         try:
             self._server = await asyncio.start_server(
                 self._serve, host, port, limit=REQUEST_BYTES_MAX

@@ -1,7 +1,7 @@
-"""The pipeline as a process: a Spark session, the ingest, its alarms and the way back to the grid.
+"""The pipeline as a process: a Spark session, the ingest, and its alarms, published into the grid.
 
-It may be started before the recorder, and ended and killed at any time; the next one goes on where
-this one was.
+The process may be started before the recorder, and be ended or killed at any time; the next one
+continues from the same position.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Line: TypeAlias = dict[str, Any]
 LOG_POLL_S: Final = 0.2
 TELL_S: Final = 1.0
 LAST_ALARMS_S_MAX: Final = 3.0
-"""So long the end waits for alarms that are on their way."""
+"""Longest time for which the end waits for alarms in flight."""
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """By which edges, and as whom, alarms go back into the grid."""
+    """Edges and identity with which alarms are published into the grid."""
 
     access: Access
     edges: tuple[str, ...]
@@ -53,13 +53,13 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
-    """What to run: on which master, in which folder, by which rules."""
+    """Master, folder and rules of a pipeline."""
 
     folder: PipelineFolder
     spark: SparkSettings
     rules: tuple[AlarmRule, ...] = ()
     feedback: Feedback | None = None
-    """None: alarms stay in their table."""
+    """Path of alarms back into the grid; None: alarms stay in their table."""
     ingest: IngestSettings = field(default_factory=IngestSettings)
     is_once: bool = False
     """All that is recorded by now, and then end."""
@@ -68,32 +68,33 @@ class PipelinePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Tellers:
-    """Who is told what: that it is ready, how far it is, and what happened."""
+class PipelineCallbacks:
+    """Callbacks for readiness, progress and messages."""
 
     on_ready: Callable[[Line], None]
     on_progress: Callable[[Line], None]
-    tell: Callable[[str], None]
+    on_message: Callable[[str], None]
 
 
-def run_pipeline(plan: PipelinePlan, tellers: Tellers) -> Line:
-    """Until a signal, the end of its time, or of what is recorded; returns how far it came."""
+def run_pipeline(plan: PipelinePlan, callbacks: PipelineCallbacks) -> Line:
+    """Run until a signal, the end of its time, or the end of the recorded data; return the
+    progress."""
     with ExitStack() as stack:
         stop = threading.Event()
         stack.enter_context(_stop_on_signals(stop))
-        if not _await_log(plan, stop, tellers.tell):
+        if not _await_log(plan, stop, callbacks.on_message):
             return _ended(plan)
         spark = spark_session(plan.spark)
         stack.callback(spark.stop)
         stack.enter_context(_stop_on_signals(stop))  # Spark has put its own in their place.
         follower = _alarms(plan, stack, stop)
         ingest = Ingest(spark, plan.folder, plan.ingest, followers=[follower])
-        stack.enter_context(_progress_told(plan.folder, tellers.on_progress))
+        stack.enter_context(_progress_reported(plan.folder, callbacks.on_progress))
         if plan.seconds:
             ending = threading.Timer(plan.seconds, stop.set)
             ending.start()
             stack.callback(ending.cancel)
-        tellers.on_ready(_ready(plan, spark))
+        callbacks.on_ready(_ready(plan, spark))
         notify("READY=1")
         if plan.is_once:
             ingest.run_to_end()
@@ -106,7 +107,7 @@ def run_pipeline(plan: PipelinePlan, tellers: Tellers) -> Line:
 
 
 def _alarms(plan: PipelinePlan, stack: ExitStack, stop: threading.Event) -> AlarmFollower:
-    """Finds alarms after each batch; where there is a way back, they go into the grid."""
+    """Evaluate alarms after each batch, and publish them if there is a feedback."""
     if plan.feedback is None:
         return AlarmFollower(plan.folder, plan.rules)
     way = plan.feedback
@@ -134,12 +135,14 @@ def _ended(plan: PipelinePlan) -> Line:
     return {"pipeline": str(plan.folder.path), **read_progress(plan.folder.path), "state": "ended"}
 
 
-def _await_log(plan: PipelinePlan, stop: threading.Event, tell: Callable[[str], None]) -> bool:
-    """Until a recorder has begun; False if the end came first."""
+def _await_log(
+    plan: PipelinePlan, stop: threading.Event, on_message: Callable[[str], None]
+) -> bool:
+    """Wait until a recorder has begun; return False if the pipeline is stopped first."""
     manifest = plan.folder.log / EVENTS.name / MANIFEST_FILE
     deadline_s = time.monotonic() + plan.seconds if plan.seconds else None
     if not manifest.exists():
-        tell(f"waiting for a recorder's log in {plan.folder.log}")
+        on_message(f"waiting for a recorder's log in {plan.folder.log}")
     while not manifest.exists():
         if plan.is_once or (deadline_s is not None and time.monotonic() > deadline_s):
             return False
@@ -161,17 +164,19 @@ def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
 
 
 @contextmanager
-def _progress_told(folder: PipelineFolder, on_progress: Callable[[Line], None]) -> Iterator[None]:
-    """Tells of progress once a second, while there is some."""
+def _progress_reported(
+    folder: PipelineFolder, on_progress: Callable[[Line], None]
+) -> Iterator[None]:
+    """Report progress once a second, while there is some."""
     ended = threading.Event()
 
     def watch() -> None:
-        told: Line = read_progress(folder.path)
+        reported: Line = read_progress(folder.path)
         while not ended.wait(TELL_S):
             found = read_progress(folder.path)
-            if found and found != told:
+            if found and found != reported:
                 on_progress(found)
-            told = found
+            reported = found
 
     watcher = threading.Thread(target=watch, name="progress", daemon=True)
     watcher.start()

@@ -21,7 +21,7 @@ from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.recorder_metrics import RecorderCollector
 from gridstat.console.daemons.recorder_rows import AccountRows
 from gridstat.console.daemons.service import daemon_signals, notify
-from gridstat.console.operator_session import operator_desk
+from gridstat.console.operator_session import open_operator_session
 from gridstat.endpoint.connection_setup import connect_async
 from gridstat.model.cloud import is_pattern
 from gridstat.model.errors import GridStatError
@@ -58,13 +58,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecorderPlan:
-    """What is recorded, under which contract, and where to."""
+    """Variables to record, their contract, and the folder of the log."""
 
     access: Access
     into: Path
     end_point: str
     edges: tuple[str, ...]
-    """In the words of `connect`."""
+    """Edge routers, written as for `connect`."""
     names: tuple[str, ...]
     qos: QosRequest
     settings: RecorderSettings
@@ -72,11 +72,12 @@ class RecorderPlan:
     ledger_s: float = LEDGER_S
     metrics_port: int | None = None
     seconds: float = 0.0
-    """After which it ends by itself; 0: never."""
+    """Time after which the recorder ends by itself; 0: never."""
 
 
 class RecorderTap:
-    """Between the connection and the recorder; counts what was lost before it came here."""
+    """Link between a connection and its recorder; counts the events that were lost before the
+    link."""
 
     def __init__(self, recorder: Recorder, rows: AccountRows) -> None:
         self._recorder = recorder
@@ -93,14 +94,14 @@ class RecorderTap:
     def take(self, batch: Samples, options: bytes) -> None:
         self._recorder.take(batch, options)
 
-    def tell_ends(self) -> None:
+    def record_ends(self) -> None:
         """Write down which contracts have ended; many may at once, so not one by one."""
         rows = self._rows.ended_rows()
         if rows:
             self._recorder.put(CONTRACTS, rows)
 
     def look(self, received: dict[str, int], *, is_attached: bool) -> None:
-        """Note what the receiver had to drop; the kernel does not tell how many events."""
+        """Record what the receiver had to drop; the kernel does not count events."""
         from_ns, self._looked_ns = self._looked_ns, time.time_ns()
         if not is_attached:
             self._recorder.miss(GapReason.DETACHED, from_ns, self._looked_ns, None)
@@ -136,7 +137,7 @@ class RecorderDaemon:
         )
 
     async def start(self) -> Line:
-        """Attach, subscribe, and say from where on it records."""
+        """Attach, subscribe, and return the record from which on it records."""
         plan = self._plan
         self._connection = await connect_async(
             plan.edges,
@@ -146,7 +147,7 @@ class RecorderDaemon:
             ring_events=RING_EVENTS,
             option_bytes=OPTION_BYTES,
         )
-        # Whatever ends this process from here on, the time without a recorder is told.
+        # From here on the time without a recorder is recorded, however this process ends.
         down_until_ns = await asyncio.to_thread(self._recorder.note_downtime)
         self._thread.start()
         self._connection.tap(self._tap)
@@ -167,14 +168,14 @@ class RecorderDaemon:
 
     async def follow_account(self) -> None:
         """Ask the broker again and again; ends only when cancelled."""
-        async with operator_desk(self._plan.access, OPERATOR) as desk:
+        async with open_operator_session(self._plan.access, OPERATOR) as session:
             try:
                 while True:
-                    await self._keep_account(desk)
+                    await self._keep_account(session)
                     await asyncio.sleep(self._plan.account_s)
             except asyncio.CancelledError:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._keep_account(desk), LAST_ACCOUNT_S)
+                    await asyncio.wait_for(self._keep_account(session), LAST_ACCOUNT_S)
                 raise
 
     def rotate(self) -> None:
@@ -182,20 +183,24 @@ class RecorderDaemon:
         self._thread.rotate()
 
     async def close(self) -> Line:
-        """Leave the cloud, write down what has come, and tell what that was."""
+        """Leave the cloud, write what has come, and return the final figures."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await asyncio.to_thread(connection.close)
         if rest := self._ledgers.rest():
             self._recorder.put(LEDGERS, rest)
         await asyncio.to_thread(self._thread.close)
-        self._tap.tell_ends()
+        self._tap.record_ends()
         await asyncio.to_thread(self._recorder.sync)
         figures = self._recorder.figures()
         await asyncio.to_thread(self._recorder.close)
         await self._metrics.close()
         write_status(self._plan.into, figures, time.time_ns())
-        return {"state": "ended", "recorder": self._plan.end_point, **_told(asdict(figures))}
+        return {
+            "state": "ended",
+            "recorder": self._plan.end_point,
+            **_last_figures(asdict(figures)),
+        }
 
     async def _subscribe(self, connection: Connection, name: str) -> None:
         if not is_pattern(name):
@@ -205,13 +210,13 @@ class RecorderDaemon:
         for missed in pattern.missed:
             log.warning("not_granted variable=%s", missed)
 
-    async def _keep_account(self, desk: OperatorSession) -> None:
+    async def _keep_account(self, session: OperatorSession) -> None:
         contracts: list[dict[str, Any]] = []
         counters: list[dict[str, Any]] = []
         after = 0
         try:
             while True:
-                page = await desk.ask(Account(request_id=0, after=after))
+                page = await session.ask(Account(request_id=0, after=after))
                 contracts += page["contracts"]
                 counters += page["counters"]
                 after = page["next"]
@@ -230,8 +235,8 @@ class RecorderDaemon:
                 self._recorder.put(kind, rows)
 
     def _look(self) -> None:
-        """On the writing thread, once a second."""
-        self._tap.tell_ends()
+        """Write status and ends of contracts; runs on the writing thread, once a second."""
+        self._tap.record_ends()
         if self._connection is not None:
             received = self._connection.counters()["received"]
             self._tap.look(received, is_attached=self._connection.is_connected)
@@ -239,14 +244,14 @@ class RecorderDaemon:
 
 
 async def serve_recorder(
-    plan: RecorderPlan, *, on_ready: Callable[[Line], None], tell: Callable[[str], None]
+    plan: RecorderPlan, *, on_ready: Callable[[Line], None], on_message: Callable[[str], None]
 ) -> Line:
     """Record until a signal asks to end; all that has come by then is on the disk."""
     daemon = RecorderDaemon(plan)
 
     def reload() -> None:
         daemon.rotate()
-        tell("the open segments are closed, and new ones begun")
+        on_message("the open segments are closed, and new ones begun")
 
     async def record() -> None:
         on_ready(await daemon.start())
@@ -275,7 +280,7 @@ def run_recorder(
     *,
     is_json: bool,
     on_ready: Callable[[Line], None],
-    tell: Callable[[str], None],
+    on_message: Callable[[str], None],
 ) -> Line:
     """The whole life of a recorder process, its log and event loop included."""
     set_up_logging(is_json=is_json)
@@ -284,9 +289,9 @@ def run_recorder(
         collect_rarely()
         on_ready(ready)
 
-    return asyncio.run(serve_recorder(plan, on_ready=started, tell=tell))
+    return asyncio.run(serve_recorder(plan, on_ready=started, on_message=on_message))
 
 
-def _told(figures: Line) -> Line:
-    """What the last line says; `state` there is that of the process."""
+def _last_figures(figures: Line) -> Line:
+    """Return the figures of the last line; its `state` is the state of the process."""
     return {name: figures[name] for name in ("recorded", "taken", "streams", "missing")}

@@ -1,4 +1,4 @@
-"""A recorder's figures in Prometheus' words: what is recorded, what is missing, how full."""
+"""Prometheus metrics of a recorder: recorded rows, missing rows, and use of the disk."""
 
 from __future__ import annotations
 

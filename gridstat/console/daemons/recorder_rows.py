@@ -1,4 +1,4 @@
-"""From a broker's account to rows of the log: what has changed since it was asked last."""
+"""Rows of the log from a broker's account: the changes since the last account."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ INT64_MAX: Final = (1 << 63) - 1
 
 
 class AccountRows:
-    """Remembers what was written down; a row comes again only when it says something else,
-    or right before one that does.
+    """Rows of contracts and counters; a row is written only when it differs from the last one, or
+    right before one that differs.
 
-    `known` are the contracts of an earlier recorder, so that one which has ended meanwhile is over.
-    The end of one of our own is told before any account can say so, on whatever thread; an account
-    that was asked for before does not bring it back.
+    `known` are the contracts of an earlier recorder, so that the end of one meanwhile is recorded.
+    The end of an own contract is recorded before any account contains it, on any thread; an account
+    that was requested earlier does not revive it.
     """
 
     def __init__(self, known: Iterable[Row] = (), *, end_point: str = "") -> None:
         self._end_point = end_point
         self._lock = threading.Lock()
         self._ended: set[int] = set()
-        """Those of which we were told, and which may still be in an account."""
+        """Contracts whose end is recorded, and which may still be in an account."""
         self._news: list[Row] = []
         self._contracts: dict[int, Row] = {}
         for row in known:
@@ -57,13 +57,13 @@ class AccountRows:
 
     @property
     def contracts(self) -> int:
-        """How many are not over."""
+        """Number of contracts that have not ended."""
         return len(self._contracts)
 
     def end(self, variable: StatusVariable, every: int, subscription: int, time_ns: int) -> None:
-        """A contract of our own is over; its row waits in `ended_rows`.
+        """Record that an own contract has ended; its row waits in `ended_rows`.
 
-        If no account has named it yet, nothing but its variable and `every` is known of it.
+        If no account has named it yet, only its variable and `every` are known.
         """
         with self._lock:
             terms = self._contracts.pop(subscription, None) or self._little(variable, every)
@@ -72,13 +72,13 @@ class AccountRows:
             self._ended.add(subscription)
 
     def ended_rows(self) -> list[Row]:
-        """Contracts of our own that are over, each once."""
+        """Return own contracts that have ended, each once."""
         with self._lock:
             rows, self._news = self._news, []
         return rows
 
     def contract_rows(self, account: Iterable[Facts], time_ns: int) -> list[Row]:
-        """Contracts that are new, have changed or are over; the account must be whole."""
+        """Return contracts that are new, have changed or have ended; the account must be whole."""
         listed = {each["subscription"]: {name: each[name] for name in TERMS} for each in account}
         with self._lock:
             self._ended &= listed.keys()
@@ -116,10 +116,10 @@ class AccountRows:
         }
 
     def counter_rows(self, counters: Iterable[Facts], time_ns: int) -> list[Row]:
-        """Counters that have moved since, the oldest readings first.
+        """Return counters that have changed since, the oldest readings first.
 
-        One that had not moved for a while comes with its last reading before, so that nobody takes
-        a burst after an idle hour for an hour's even flow.
+        A counter that had not changed for a while comes with its last reading before, so that a
+        burst after an idle hour does not look like an hour's even flow.
         """
         idle, moved = [], []
         for each in counters:
@@ -129,9 +129,9 @@ class AccountRows:
                 has_moved = before is None or before.value != value
                 if has_moved:
                     moved.append(_counter_row(key, value, time_ns))
-                    if before is not None and not before.is_told:
+                    if before is not None and not before.has_row:
                         idle.append(_counter_row(key, before.value, before.time_ns))
-                self._counters[key] = _Reading(value, time_ns, is_told=has_moved)
+                self._counters[key] = _Reading(value, time_ns, has_row=has_moved)
         return sorted(idle, key=lambda row: row["time_ns"]) + moved
 
 
@@ -139,8 +139,8 @@ class AccountRows:
 class _Reading:
     value: int
     time_ns: int
-    is_told: bool
-    """Whether there is a row of it."""
+    has_row: bool
+    """True if the reading has a row."""
 
 
 def _counter_row(key: tuple[str, str, str], value: int, time_ns: int) -> Row:

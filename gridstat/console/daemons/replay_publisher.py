@@ -1,9 +1,9 @@
-"""Old events published once more: with their own stamps, at a chosen speed, below all live traffic.
+"""Replay of archived events: with their own stamps, at a chosen speed, below all live traffic.
 
 Each run is an end-point of its own (`c1/replay/<run>`), so that its variables are new ones and no
-router takes the second replay of an hour for copies of the first. Pacing is by the steady clock;
-whoever falls behind, for the archive is slow or the process was stopped, goes on later and never
-faster.
+router takes the second replay of an hour for copies of the first. Pacing is by the steady clock. A
+replay that falls behind, because the archive is slow or the process was stopped, continues later
+and never faster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 TICK_NS: Final = 10_000_000
 BEHIND_NS_MAX: Final = 250_000_000
-"""So much is caught up on; a router takes no more than a second's events at once."""
+"""Largest delay that is caught up; a router takes no more than a second's events at once."""
 EVENTS_PER_S_MAX: Final = 200_000
 TELL_NS: Final = 1_000_000_000
 SPEED_MIN: Final = 0.01
@@ -44,7 +44,7 @@ FLAG_BITS: Final = int(EventFlag.SUBSTITUTED | EventFlag.TEST)
 
 
 class ReplayedVariable(Protocol):
-    """What must be known of a variable to publish it again."""
+    """Facts about a variable that are needed to publish it again."""
 
     @property
     def name(self) -> str: ...
@@ -60,24 +60,24 @@ class ReplayedVariable(Protocol):
 
 @dataclass(slots=True)
 class ReplayTally:
-    """What came of a replay so far; every event that was read is in one of the first three."""
+    """Counts of a replay so far; every event that was read is in one of the first three."""
 
     sent: int = 0
     not_sent: int = 0
     """No edge was reachable."""
     skipped: int = 0
-    """Of variables that could not be published: records, and types that changed."""
+    """Events of variables that cannot be published: records, and types that changed."""
     at_ns: int = 0
     """The stamp up to which events have been replayed."""
     delayed_s: float = 0.0
-    """So much later than at full speed."""
+    """Delay behind a replay at full speed."""
     is_whole: bool = False
     variables: int = 0
     skipped_names: list[str] = field(default_factory=list)
 
 
 class _Events(NamedTuple):
-    """Events of one batch that can be published, by stamp; `kinds` are places in `KINDS`."""
+    """Events of one batch that can be published, by stamp; `kinds` are indices in `KINDS`."""
 
     publications: NDArray[Any]
     kinds: NDArray[Any]
@@ -194,7 +194,7 @@ class ReplayPublisher:
         return events.where(is_known)
 
     def _ticks(self, events: _Events, stop: threading.Event) -> Iterator[_Events]:
-        """What is due, tick by tick."""
+        """Yield the events that are due, tick by tick."""
         first, count = 0, len(events.created_ns)
         while first < count and not stop.is_set():
             due_ns = self._due_ns(int(events.created_ns[first]))
@@ -239,7 +239,7 @@ class ReplayPublisher:
 
 
 def _send_one(event: _Events) -> bool:
-    """With what was said of its stamp and value when it was new."""
+    """Send an event with the original flags of its stamp and value."""
     publication: Publication = event.publications[0]
     byte = int(event.flags[0])
     return publication.send(

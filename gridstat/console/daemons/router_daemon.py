@@ -1,7 +1,7 @@
 """One managed router as a process: the core, the agent, and the driver between them.
 
-The agent decides; `core_work.py` does what it says to the core and brings back what the core
-tells. Forwarding itself runs in the core's thread, with a broker or without.
+The agent decides; `core_work.py` carries its instructions out on the core and returns the core's
+events. Forwarding itself runs in the core's thread, with a broker or without.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 DRAIN_STEP_S: Final = 0.005
 DRAIN_STEPS_MAX: Final = 400
-"""Two seconds: whatever a paced channel has not sent by then is late for anybody."""
+"""Longest time for draining: an event that a paced channel has not sent by then is late for any
+contract."""
 RESOLVE_AGAIN_S: Final = 2.0
 Line: TypeAlias = dict[str, Any]
 
@@ -108,7 +109,8 @@ class RouterDaemon:
         return ready
 
     def _start_forwarding(self) -> None:
-        """As the file wishes; without a wish in real time, if the process has the right."""
+        """Start the thread with the file's priority; without one in real time, if the process
+        may."""
         plan = self._plan
         granted = scheduling_granted(plan.fifo_priority, ROUTER_PRIORITY)
         complaint = self._router.start(cpu=plan.cpu, fifo_priority=granted.fifo_priority)
@@ -119,7 +121,7 @@ class RouterDaemon:
         log.info("forwarding_thread scheduling=%r", str(granted))
 
     async def _serve_commands(self) -> int:
-        """Listen for end-points; an inner router too, to refuse them in words."""
+        """Listen for end-points; an inner router listens too, to refuse them with a reason."""
         host, port = self._plan.command
         try:
             _, command_port = await self._driver.serve(host, port, {Role.ENDPOINT})
@@ -146,7 +148,8 @@ class RouterDaemon:
         )
 
     def reload(self, plan: RouterPlan) -> str:
-        """Take up what can change while the router runs; in words, what did and what cannot."""
+        """Apply settings that can change while the router runs; return a text with what did and
+        what cannot."""
         before, now = self._plan, plan
         taken: list[str] = []
         if (before.log_level, before.is_log_json) != (now.log_level, now.is_log_json):
@@ -164,7 +167,8 @@ class RouterDaemon:
         return f"reloaded: {', '.join(taken)}{needs}"
 
     async def drain(self) -> None:
-        """Nothing new comes in, what is queued goes out within a bound, everybody is told."""
+        """Stop receiving, send queued events within a time limit, and notify broker and
+        end-points."""
         self._is_draining = True
         self._driver.inject(Drain())
         self._last_sources = self._core.source_states()
@@ -179,7 +183,7 @@ class RouterDaemon:
         return "draining" if self._is_draining else ""
 
     def report(self) -> Line:
-        """The last words: what was counted."""
+        """Return the final counts."""
         report = self._router.report()
         return {
             "router": self._plan.name,
@@ -249,7 +253,8 @@ class RouterDaemon:
             self._finding = asyncio.get_running_loop().create_task(self._resolve_broker(services))
 
     async def _resolve_broker(self, services: Sequence[Address]) -> None:
-        """Ask where the broker is until somebody knows, and again whenever it cannot be reached."""
+        """Look the broker's address up until it is known, and again whenever the broker cannot be
+        reached."""
         known: Address | None = None
         failed = asyncio.Event()
         while True:
@@ -285,28 +290,28 @@ FIXED_KEYS: Final = (
     "locks_memory",
     "metrics_port",
 )
-"""What a running router cannot change."""
+"""Keys that a running router cannot change."""
 
 
 async def serve_router(
     load: Callable[[], RouterPlan],
     *,
     on_ready: Callable[[Line], None],
-    tell: Callable[[str], None],
+    on_message: Callable[[str], None],
 ) -> Line:
-    """Route until a signal asks to end; the answer is the last report.
+    """Route until a signal asks to end; return the last report.
 
-    `load` reads the file, also anew; `tell` hears what a reload has changed.
+    `load` reads the file, also again; `on_message` receives the text of a reload.
     """
     plan = load()
     daemon = RouterDaemon(plan)
 
     def reload() -> None:
         try:
-            told = daemon.reload(load())
+            text = daemon.reload(load())
         except GridStatError as error:
-            told = f"not reloaded, going on as before: {error}"
-        tell(told)
+            text = f"not reloaded, going on as before: {error}"
+        on_message(text)
 
     try:
         with daemon_signals(on_reload=reload) as stopping:
@@ -324,7 +329,7 @@ def run_router(
     load: Callable[[], RouterPlan],
     *,
     on_ready: Callable[[Line], None],
-    tell: Callable[[str], None],
+    on_message: Callable[[str], None],
 ) -> Line:
     """The whole life of a router process, its log and event loop included."""
     plan = load()
@@ -334,7 +339,7 @@ def run_router(
         collect_rarely()
         on_ready(ready)
 
-    return asyncio.run(serve_router(load, on_ready=started, tell=tell))
+    return asyncio.run(serve_router(load, on_ready=started, on_message=on_message))
 
 
 def _with_reloaded(before: RouterPlan, now: RouterPlan) -> RouterPlan:

@@ -1,6 +1,6 @@
-"""A router's figures in Prometheus' words: base units, one name a thing, labels for the rest.
+"""Prometheus metrics of a router: base units, one name for each quantity, labels for the rest.
 
-`events_total` by outcome reconciles: all outcomes together are what came in.
+`events_total` by outcome reconciles: the sum of all outcomes is the number of received events.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ CHANNEL_COUNTERS: Final = (
 )
 CHANNEL_DROPS: Final = ("queue_full", "pool_empty", "send_failed")
 SOURCE_COUNTERS: Final = (
-    ("datagrams", "received_datagrams", "Datagrams heard on the channel."),
-    ("probes", "received_probes", "Probes heard on the channel."),
+    ("datagrams", "received_datagrams", "Datagrams received on the channel."),
+    ("probes", "received_probes", "Probes received on the channel."),
     ("lost", "lost_datagrams", "Datagrams that the sender's count says were lost."),
     ("reordered", "reordered_datagrams", "Datagrams that came after later ones."),
 )
@@ -83,7 +83,7 @@ SOURCE_COUNTERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RouterFigures:
-    """All that is told of a router at one moment; counters by the names that the core uses."""
+    """Facts about a router at one moment; counters by the names that the core uses."""
 
     name: str
     role: str
@@ -166,14 +166,14 @@ def _channel_families(figures: RouterFigures) -> Iterator[Metric]:
         channel_id: [str(channel_id), order.to]
         for channel_id, order in figures.table.channels.items()
     }
-    told = {
+    reported = {
         channel_id: counters
         for channel_id, counters in sorted(figures.counters.channels.items())
         if channel_id in labels_of
     }
     for key, name, text in CHANNEL_COUNTERS:
         family = _counter(f"channel_{name}", text, "channel", "to")
-        for channel_id, counters in told.items():
+        for channel_id, counters in reported.items():
             family.add_metric(labels_of[channel_id], counters.get(key, 0))
         yield family
     dropped = _counter(
@@ -187,7 +187,7 @@ def _channel_families(figures: RouterFigures) -> Iterator[Metric]:
         "Whether the queue has passed its high mark.",
         labels=["channel", "to"],
     )
-    for channel_id, counters in told.items():
+    for channel_id, counters in reported.items():
         labels = labels_of[channel_id]
         for reason in CHANNEL_DROPS:
             dropped.add_metric([*labels, reason], counters.get(reason, 0))
@@ -201,14 +201,14 @@ def _source_families(figures: RouterFigures) -> Iterator[Metric]:
         channel_id: [str(channel_id), order.sender]
         for channel_id, order in figures.table.sources.items()
     }
-    told = {
+    reported = {
         channel_id: facts
         for channel_id, facts in sorted(figures.counters.sources.items())
         if channel_id in labels_of
     }
     for key, name, text in SOURCE_COUNTERS:
         family = _counter(f"source_{name}", text, "channel", "sender")
-        for channel_id, facts in told.items():
+        for channel_id, facts in reported.items():
             family.add_metric(labels_of[channel_id], facts.get(key, 0))
         yield family
     silent = GaugeMetricFamily(
@@ -216,7 +216,7 @@ def _source_families(figures: RouterFigures) -> Iterator[Metric]:
         "How long nothing has come on the channel.",
         labels=["channel", "sender"],
     )
-    for channel_id, facts in told.items():
+    for channel_id, facts in reported.items():
         silent.add_metric(labels_of[channel_id], facts.get("silent_ns", 0) / NS_PER_S)
     yield silent
 

@@ -1,4 +1,4 @@
-"""What a daemon owes its service manager: signals, readiness, and a word when it stops.
+"""Duties of a daemon toward its service manager: signals, readiness, and a message when it stops.
 
 SIGTERM and SIGINT ask to drain and end, SIGHUP to read the settings again.
 """

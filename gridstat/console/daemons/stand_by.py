@@ -1,7 +1,7 @@
-"""How a broker comes to be in charge: at once, or after it has stood by for another.
+"""Start of a broker: at once, or as a stand-by that waits until the active broker's lease is free.
 
-Whoever shares a journal in a database waits until its lease is free, and follows the journal
-meanwhile, so that little is left to be read when its turn comes.
+A stand-by that shares a journal in a database follows the journal while it waits, so that little is
+left to read when it takes over.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JournalPlan:
-    """Where a broker's file wants the journal: a file, or a database that others share."""
+    """Journal of a broker as its file names it: a file, or a database that others share."""
 
     broker: str
     place: Path | str
@@ -44,7 +44,8 @@ class JournalPlan:
 
 
 def journal_plan(file: Path, text: str, *, broker: str, lease_s: float) -> JournalPlan:
-    """What the settings of this file say; a URL that is almost one of ours names no file.
+    """Return the journal's plan from the settings; a URL with a mistake is refused, not taken for a
+    file.
 
     As a file it would be a journal of each process's own, and all of them would be in charge.
     """
@@ -62,7 +63,7 @@ def journal_plan(file: Path, text: str, *, broker: str, lease_s: float) -> Journ
 
 
 def open_journal(plan: JournalPlan, *, may_be_older: bool = False) -> Journal:
-    """It can be read from now on, and be written once it is claimed.
+    """Open the journal for reading; writing is possible once its lease is claimed.
 
     It may be older than the one that was last written there only where the terms are raised.
     """
@@ -81,7 +82,7 @@ def open_journal(plan: JournalPlan, *, may_be_older: bool = False) -> Journal:
 
 
 class Restorable(Protocol):
-    """A machine that can be led to where the journal ends, before it starts."""
+    """Machine that follows the journal to its end before it starts."""
 
     def restore(self, written: Sequence[bytes]) -> None:
         """Go on by operations that follow those before."""
@@ -104,8 +105,8 @@ CandidateT = TypeVar("CandidateT", bound=Candidate)
 Answer = TypeVar("Answer")
 
 
-class _Telling:
-    """Why a broker waits, told once; each absence of its database goes to the log."""
+class _WaitReporter:
+    """Reports why a broker waits, once; each absence of its database goes to the log."""
 
     def __init__(self, waits: Callable[[str], None]) -> None:
         self._waits = waits
@@ -139,7 +140,7 @@ async def in_charge(
     `waits` is called once if another is in charge, with "", and before that with why the database
     cannot be reached, if so. A broker that starts before its database waits for it.
     """
-    telling = _Telling(waits)
+    reporter = _WaitReporter(waits)
     while not stopping.is_set():
         try:
             candidate = await _made(make, stopping)
@@ -147,14 +148,14 @@ async def in_charge(
                 return None
             is_ready = False
             try:
-                is_ready = await _follow(candidate, stopping, telling)
+                is_ready = await _follow(candidate, stopping, reporter)
             finally:
                 if not is_ready:
                     await candidate.close()
         except CertificateRefused:
             raise  # Of our own certificates: no time mends those.
         except LinkDown as error:
-            telling.away(error)
+            reporter.away(error)
             await _pause(stopping, AGAIN_AFTER_S)
             continue
         if is_ready:
@@ -162,11 +163,12 @@ async def in_charge(
     return None
 
 
-async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telling) -> bool:
-    """False if it has to begin anew: a snapshot has replaced what it has read, or it is to end.
+async def _follow(candidate: Candidate, stopping: asyncio.Event, reporter: _WaitReporter) -> bool:
+    """Return True once the lease is claimed; False if the candidate must be made again, since a
+    snapshot has replaced what it has read, or if the process is stopped.
 
-    Nobody takes charge of what it cannot read. `LinkDown` is raised where that shows only after the
-    claim: whoever kept the lease would keep it from those who can.
+    A broker does not take charge of a journal that it cannot read. `LinkDown` is raised if that
+    shows only after the claim: otherwise it would keep the lease from brokers that can.
     """
     journal = candidate.journal
     has_answered = has_read = False
@@ -181,10 +183,10 @@ async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telli
                 return False
             if not wait_s:
                 raise
-            telling.away(error)
+            reporter.away(error)
             await _pause(stopping, AGAIN_AFTER_S)
             continue
-        telling.reached()
+        reporter.reached()
         if has_read and written and written[0] == SNAPSHOT_MARK:
             return False
         if written:
@@ -193,14 +195,15 @@ async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telli
         if not wait_s:
             return True
         if has_answered:
-            telling.another()
+            reporter.another()
             await _pause(stopping, min(wait_s, FOLLOW_EVERY_S))
         has_answered = True
     return False
 
 
 async def _made(make: Callable[[], CandidateT], stopping: asyncio.Event) -> CandidateT | None:
-    """None if the process is to end, however long the database may take to be opened.
+    """Return the candidate; None if the process is stopped first, even while the database is
+    opened.
 
     From a thread of its own: for those of the event loop a process waits before it ends.
     """
@@ -214,7 +217,8 @@ async def _made(make: Callable[[], CandidateT], stopping: asyncio.Event) -> Cand
 
 
 def _make(make: Callable[[], CandidateT], made: Future[CandidateT]) -> None:
-    """What nobody waits for any more is left at once; nothing but its journal is open yet."""
+    """Make the candidate; if the caller has stopped waiting, close its journal, the only open
+    part."""
     try:
         candidate = make()
     except BaseException as error:
@@ -230,7 +234,8 @@ def _make(make: Callable[[], CandidateT], made: Future[CandidateT]) -> None:
 async def _answer(
     question: Callable[[], Answer], journal: Journal, stopping: asyncio.Event
 ) -> Answer:
-    """From a thread; `LinkDown` if the process is to end, however long the database may take."""
+    """Return the answer to a question that runs in a thread; if the process is stopped, interrupt
+    it, which raises `LinkDown`."""
     asking = asyncio.create_task(asyncio.to_thread(question))
     ending = asyncio.create_task(stopping.wait())
     await asyncio.wait((asking, ending), return_when=asyncio.FIRST_COMPLETED)

@@ -13,8 +13,8 @@ from gridstat.broker.tree.qos_broker import QosBroker
 from gridstat.broker.tree.tree_settings import TreeSettings as MachineSettings
 from gridstat.console.config.toml_file import beside
 from gridstat.console.config.tree_file import load_tree
-from gridstat.console.daemons.broker_foundation import BrokerFoundation, listening
-from gridstat.console.daemons.broker_service import Line, ServiceWords, serve_until_stopped
+from gridstat.console.daemons.broker_parts import BrokerParts, listening
+from gridstat.console.daemons.broker_service import Line, ServiceCallbacks, serve_until_stopped
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.stand_by import JournalPlan, journal_plan
@@ -66,16 +66,16 @@ class TreeDaemon:
 
     def __init__(self, plan: TreePlan) -> None:
         self._plan = plan
-        self._ground = BrokerFoundation(plan)
-        self.journal = self._ground.journal
+        self._parts = BrokerParts(plan)
+        self.journal = self._parts.journal
         self.broker = QosBroker(
             machine_settings(plan),
-            self._ground.outside,
+            self._parts.outside,
             children=plan.settings.children,
             channels=plan.channels,
         )
         self._driver: Driver[Event] = Driver(
-            self.broker, self._ground.credentials, journal=self.journal
+            self.broker, self._parts.credentials, journal=self.journal
         )
         self._metrics = MetricsServer(
             lambda: TreeCollector(self.figures()), health=self.journal.complaint
@@ -106,7 +106,7 @@ class TreeDaemon:
         )
 
     def reload(self) -> str:
-        return self._ground.reloaded("children and channels")
+        return self._parts.reloaded("children and channels")
 
     async def close(self) -> None:
         await self._driver.close()
@@ -115,7 +115,7 @@ class TreeDaemon:
 
 
 def machine_settings(plan: TreePlan) -> MachineSettings:
-    """The file's figures in the machine's words."""
+    """Return the machine's settings from those of the file."""
     parent = plan.settings.parent
     return MachineSettings(
         name=plan.name, parent="" if parent is None else parent.name, term_min=plan.term_min
@@ -123,10 +123,12 @@ def machine_settings(plan: TreePlan) -> MachineSettings:
 
 
 def run_tree_broker(
-    plan: TreePlan, *, on_ready: Callable[[Line], None], tell: Callable[[str], None]
+    plan: TreePlan, *, on_ready: Callable[[Line], None], on_message: Callable[[str], None]
 ) -> None:
     """The whole life of a broker process, its log and event loop included."""
     settings = plan.settings
     set_up_logging(level=settings.log.level, is_json=settings.log.json_lines)
-    words = ServiceWords(plan.name, f"managing {len(settings.children)} brokers", on_ready, tell)
-    asyncio.run(serve_until_stopped(lambda: TreeDaemon(plan), words))
+    callbacks = ServiceCallbacks(
+        plan.name, f"managing {len(settings.children)} brokers", on_ready, on_message
+    )
+    asyncio.run(serve_until_stopped(lambda: TreeDaemon(plan), callbacks))

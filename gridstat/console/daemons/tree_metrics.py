@@ -1,4 +1,4 @@
-"""A QoS broker's figures in Prometheus' words: children, channels between clouds, contracts."""
+"""Prometheus metrics of a QoS broker: children, channels between clouds, contracts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TreeFigures:
-    """All that is told of a broker at one moment; nothing in it changes afterwards."""
+    """Facts about a broker at one moment; they never change afterwards."""
 
     survey: Mapping[str, Any]
     journal: Mapping[str, float]
@@ -49,8 +49,8 @@ class TreeCollector(Collector):
 
 
 def _channels(channels: list[dict[str, Any]]) -> Iterator[Metric]:
-    """By the names that a leaf broker's channels have too."""
-    up = labelled("channel_up", "Whether the channel's probes are heard.", "channel")
+    """Yield metrics of channels, under the same names as a leaf broker's."""
+    up = labelled("channel_up", "Whether the channel's probes arrive.", "channel")
     pressed = labelled("channel_back_pressure", "Whether it admits nothing.", "channel")
     promised = labelled("channel_promised_bytes_per_second", "Promised of its band.", "channel")
     for channel in channels:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClockFacts:
-    """What the kernel says of its clock (adjtimex)."""
+    """State of the kernel's clock (adjtimex)."""
 
     is_synchronised: bool
     error_us_max: int

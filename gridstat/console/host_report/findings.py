@@ -154,7 +154,7 @@ def _machine(facts: HostFacts) -> Iterator[Finding]:
     )
     yield Finding(
         "preemption",
-        granted=facts.preemption or "not told",
+        granted=facts.preemption or "not known",
         wanted="PREEMPT, PREEMPT_DYNAMIC or PREEMPT_RT",
         is_enough=facts.preemption in PREEMPTION_WANTED,
         change="boot with preempt=full, or use a real-time kernel",

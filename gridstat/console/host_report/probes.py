@@ -54,7 +54,8 @@ def host_facts() -> HostFacts:
 
 
 def buffer_bytes() -> tuple[int, int]:
-    """What a socket of ours gets: by force, as the core asks, else within the limit."""
+    """Return the buffer sizes that a socket gets: by force, as the core requests, and within the
+    limit."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trial:
         return (
             _granted(
@@ -76,7 +77,7 @@ def _granted(trial: socket.socket, option: int, *, by_force: int, wanted: int) -
 
 
 def offload_problems() -> tuple[str, str]:
-    """Send one train of segments over loopback; the answer says what failed, or nothing."""
+    """Send one train of segments over loopback; return the failure, or an empty text."""
     with ExitStack() as stack:
         receiver = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         sender = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
@@ -103,7 +104,7 @@ def offload_problems() -> tuple[str, str]:
 
 
 def locked_bytes_max() -> int | None:
-    """How much memory may be locked; None without a limit, which root has."""
+    """Return how much memory may be locked; None if there is no limit, as for root."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if soft == resource.RLIM_INFINITY or os.geteuid() == 0 else soft
 
@@ -120,7 +121,7 @@ def real_time_problem() -> str:
 
 
 def clock_facts() -> ClockFacts | None:
-    """The kernel's own word on its clock; see adjtimex(2)."""
+    """Return the state of the kernel's clock; see adjtimex(2)."""
     # struct timex: modes, offset, freq, maxerror, esterror, status, then what we do not need.
     words = (ctypes.c_long * 64)()
     library = ctypes.CDLL(None, use_errno=True)
@@ -146,7 +147,8 @@ def interface_mtus() -> dict[str, int]:
 
 
 def preemption(version: str) -> str:
-    """The kernel's model: the one chosen at boot if it says, else the one it was built with."""
+    """Return the kernel's preemption model: the one chosen at boot if known, else the one it was
+    built with."""
     if Path("/sys/kernel/realtime").exists():
         return "PREEMPT_RT"
     try:

@@ -37,7 +37,7 @@ class ClosingAccount:
     subscriptions: tuple[SubscriptionAccount, ...]
     restarted: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
-    """Processes that did not say what they have: without them nothing is known to be whole."""
+    """Processes that did not report; without them the account is not complete."""
 
     @property
     def is_settled(self) -> bool:

@@ -1,4 +1,4 @@
-"""Three ways to show a running grid: a screen, a line of text a second, a JSON line a second."""
+"""Three displays of a running grid: a screen, a line of text a second, a JSON line a second."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gridstat.console.live.closing_account import ClosingAccount
-    from gridstat.console.live.grid_view import GridView
+    from gridstat.console.live.grid_survey import GridSurvey
 
 MESSAGES_KEPT: Final = 50
 MESSAGES_SHOWN: Final = 3
@@ -58,7 +58,7 @@ def _near(path: Path) -> Path:
 
 
 class Display(Protocol):
-    """Where a person or a program looks."""
+    """Display for a person or a program."""
 
     interval_s: float
 
@@ -68,10 +68,10 @@ class Display(Protocol):
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         """The grid runs."""
 
-    def show(self, sight: GridView) -> None:
+    def show(self, grid_survey: GridSurvey) -> None:
         """The newest facts, the newest value of each variable, and what the pipeline has."""
 
-    def tell(self, text: str) -> None:
+    def show_message(self, text: str) -> None:
         """Something happened."""
 
     def ended(self, account: ClosingAccount) -> None:
@@ -82,9 +82,9 @@ class Display(Protocol):
 
 
 class LiveDisplay:
-    """A screen of pages that changes in place, on a terminal.
+    """Screen of pages that changes in place, on a terminal.
 
-    What is told meanwhile stands on its first page, and once more below when the screen is closed.
+    Messages are on its first page, and are printed once more when the screen is closed.
     """
 
     interval_s = 0.5
@@ -94,7 +94,7 @@ class LiveDisplay:
         self._screen: Screen | None = None
         self._guide = ""
         self._messages: deque[str] = deque(maxlen=MESSAGES_KEPT)
-        self._sight: GridView | None = None
+        self._grid_survey: GridSurvey | None = None
         self._status = console.status("starting")
         self._status.start()
 
@@ -107,13 +107,13 @@ class LiveDisplay:
         self._console.print(self._guide, markup=False, highlight=False)
         self._screen = Screen(self._console, self._view())
 
-    def show(self, sight: GridView) -> None:
-        self._sight = sight
+    def show(self, grid_survey: GridSurvey) -> None:
+        self._grid_survey = grid_survey
         self._redraw()
 
-    def tell(self, text: str) -> None:
+    def show_message(self, text: str) -> None:
         if self._screen is None:
-            self._print_told(text)
+            self._print_message(text)
         elif not self._messages or not self._messages[-1].endswith(f" {text}"):
             self._messages.append(f"{time.strftime('%H:%M:%S')} {text}")
             self._redraw()
@@ -128,7 +128,7 @@ class LiveDisplay:
             self._screen.close()
             self._screen = None
             for text in self._messages:
-                self._print_told(text)
+                self._print_message(text)
 
     def _redraw(self) -> None:
         if self._screen is not None:
@@ -136,14 +136,14 @@ class LiveDisplay:
 
     def _view(self) -> View:
         messages = list(self._messages)[-MESSAGES_SHOWN:]
-        if self._sight is None:
+        if self._grid_survey is None:
             guide = Section("guide", self._guide.splitlines())
             return View(
                 "gridstat up", totals=["waiting for the brokers", *messages], sections=[guide]
             )
-        return grid_view(self._sight, messages, self._guide)
+        return grid_view(self._grid_survey, messages, self._guide)
 
-    def _print_told(self, text: str) -> None:
+    def _print_message(self, text: str) -> None:
         self._console.print(shown_text(text), style="yellow", markup=False, highlight=False)
 
 
@@ -164,21 +164,21 @@ class TextDisplay:
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._print(_introduction(summary, processes))
 
-    def show(self, sight: GridView) -> None:
-        for survey in sight.clouds:
-            named = f"{survey['cloud']}: " if sight.has_tree else ""
+    def show(self, grid_survey: GridSurvey) -> None:
+        for survey in grid_survey.clouds:
+            named = f"{survey['cloud']}: " if grid_survey.has_tree else ""
             self._print(f"{named}{survey_line(survey)}")
-        if sight.pipeline is not None:
-            self._print(pipeline_line(sight.pipeline))
+        if grid_survey.pipeline is not None:
+            self._print(pipeline_line(grid_survey.pipeline))
 
-    def tell(self, text: str) -> None:
+    def show_message(self, text: str) -> None:
         self._print(text)
 
     def ended(self, account: ClosingAccount) -> None:
         self._print(account.as_text())
 
     def close(self) -> None:
-        """Nothing was changed that would have to be put back."""
+        """Do nothing: this display has changed no setting of the terminal."""
 
     def _print(self, text: str) -> None:
         lines = "\n".join(shown_text(line) for line in text.split("\n"))
@@ -200,24 +200,24 @@ class JsonDisplay:
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._print({"state": "started", "summary": summary, "processes": dict(processes)})
 
-    def show(self, sight: GridView) -> None:
-        first = sight.clouds[0]
-        line = {"state": "running", "survey": first, "values": dict(sight.values)}
-        if sight.has_tree:
+    def show(self, grid_survey: GridSurvey) -> None:
+        first = grid_survey.clouds[0]
+        line = {"state": "running", "survey": first, "values": dict(grid_survey.values)}
+        if grid_survey.has_tree:
             line["others"] = {
-                name: facts for name, facts in sight.surveys.items() if facts is not first
+                name: facts for name, facts in grid_survey.surveys.items() if facts is not first
             }
-        view = sight.pipeline
+        view = grid_survey.pipeline
         self._print(line if view is None else {**line, "pipeline": view.as_json()})
 
-    def tell(self, text: str) -> None:
+    def show_message(self, text: str) -> None:
         self._errors.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def ended(self, account: ClosingAccount) -> None:
         self._print(account.as_json())
 
     def close(self) -> None:
-        """Nothing was changed that would have to be put back."""
+        """Do nothing: this display has changed no setting of the terminal."""
 
     def _print(self, line: Mapping[str, Any]) -> None:
         self._console.out(json.dumps(line), highlight=False)

@@ -21,7 +21,7 @@ READ_MAX: Final = 1_024
 
 
 class Key(Enum):
-    """What a person can ask of a screen."""
+    """Actions that a key stands for."""
 
     NEXT = "next"
     PREVIOUS = "previous"
@@ -80,7 +80,7 @@ class Keyboard:
 
     @classmethod
     def open(cls, descriptor: int, on_key: Callable[[Key], None]) -> Self | None:
-        """None where nobody can press a key: no terminal, or a process in its background."""
+        """Open the keyboard; None without a terminal, or in a background process."""
         try:
             is_ours = os.isatty(descriptor) and os.tcgetpgrp(descriptor) == os.getpgrp()
             return cls(descriptor, on_key) if is_ours else None

@@ -1,4 +1,4 @@
-"""What the pipeline has made of the grid so far, as tables and as one line for a display."""
+"""View of the pipeline's results, as tables and as one line for a display."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class PipelineView:
 
 
 def look(folder: Path) -> PipelineView:
-    """What there is now in a pipeline's folder; reads files, and may take some milliseconds."""
-    # Only where a pipeline runs: whoever runs a grid without one need not install it.
+    """Read the present state of a pipeline's folder from files; takes some milliseconds."""
+    # Imported here: a grid without a pipeline need not have it installed.
     from gridstat.pipeline.table_summary import newest_alarms, newest_rollups
 
     tables = folder / TABLES
@@ -50,11 +50,11 @@ def pipeline_tables(view: PipelineView) -> dict[str, FittedTable]:
 
 
 def pipeline_line(view: PipelineView) -> str:
-    """How far the pipeline is, in one line."""
+    """Return the progress of the pipeline in one line."""
     if not view.progress:
         return "pipeline: Spark is starting"
     progress = view.progress
-    newest = f", newest {_alarm_words(view.alarms[0])}" if view.alarms else ""
+    newest = f", newest {_alarm_text(view.alarms[0])}" if view.alarms else ""
     return (
         f"pipeline: {progress['archived']:,} events archived, "
         f"{progress['quarantined']:,} quarantined, {progress['lag_s']:.1f} s behind live, "
@@ -102,7 +102,7 @@ def alarm_table(alarms: Sequence[Mapping[str, Any]]) -> FittedTable:
     return table
 
 
-def _alarm_words(row: Mapping[str, Any]) -> str:
+def _alarm_text(row: Mapping[str, Any]) -> str:
     return f"{row['rule']} of {row['variable']} at {row['onset']:%H:%M:%S}"
 
 

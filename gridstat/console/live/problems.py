@@ -1,4 +1,4 @@
-"""What is wrong in a survey, in lines for a person, the worst first."""
+"""Problems in a survey, as lines for a person, the worst first."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from gridstat.console.live.tree_view import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gridstat.console.live.grid_view import GridView
+    from gridstat.console.live.grid_survey import GridSurvey
 
 IN_STEP = "in step"
 GRANTED = "granted"
 
 
-def sight_problems(sight: GridView) -> list[str]:
-    """Of a whole grid: brokers that do not answer, the tree, then each cloud's own."""
-    away = [f"broker {name} is AWAY: {reason}" for name, reason in sight.away.items()]
-    tree = [line for facts in sight.surveys.values() for line in _tree_problems(facts)]
-    return [*away, *tree, *sorted_problems(*sight.clouds)]
+def grid_problems(grid_survey: GridSurvey) -> list[str]:
+    """Return the problems of a whole grid: silent brokers, the tree, then those of each cloud."""
+    away = [f"broker {name} is AWAY: {reason}" for name, reason in grid_survey.away.items()]
+    tree = [line for facts in grid_survey.surveys.values() for line in _tree_problems(facts)]
+    return [*away, *tree, *sorted_problems(*grid_survey.clouds)]
 
 
 def sorted_problems(*surveys: Mapping[str, Any]) -> list[str]:
-    """Of some clouds: what stands still, then broken contracts, then what was lost on the way."""
+    """Return the problems of some clouds: stopped parts, then broken contracts, then lost
+    events."""
     found = [problem for survey in surveys for problem in _cloud_problems(survey)]
-    return [words for _, words in sorted(found, key=lambda problem: problem[0])]
+    return [text for _, text in sorted(found, key=lambda problem: problem[0])]
 
 
 def _tree_problems(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Of a broker above clouds; the survey of a cloud has none of these."""
+    """Yield the problems of a broker above clouds; the survey of a cloud has none of these."""
     if "cloud" in facts:
         return
     for child in facts["children"]:
@@ -71,8 +72,8 @@ def _subscription_problems(subscription: Mapping[str, Any]) -> Iterator[tuple[in
         yield 2, f"{whose}: {state}"
     ledger = subscription.get("ledger") or {}
     counts = [
-        f"{ledger[name]:,} {words}"
-        for name, words in (("lost", "lost"), ("late", "late"), ("dropped", "dropped unread"))
+        f"{ledger[name]:,} {text}"
+        for name, text in (("lost", "lost"), ("late", "late"), ("dropped", "dropped unread"))
         if ledger.get(name)
     ]
     if counts:

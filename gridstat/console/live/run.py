@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gridstat.console.access import load_access
 from gridstat.console.grid_folder import GridFolder, locked
 from gridstat.console.live.closing_account import closing_account
-from gridstat.console.live.grid_view import GridView, watched_brokers
+from gridstat.console.live.grid_survey import GridSurvey, watched_brokers
 from gridstat.console.live.pipeline_view import look
 from gridstat.console.processes.supervisor import Job, Supervisor
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from gridstat.console.grid import Grid, Subscriber
     from gridstat.console.live.closing_account import ClosingAccount
     from gridstat.console.live.displays import Display
-    from gridstat.console.live.grid_view import WatchedBrokers
+    from gridstat.console.live.grid_survey import WatchedBrokers
     from gridstat.console.live.pipeline_view import PipelineView
 
 LOG: Final = "log"
 PIPELINE: Final = "pipeline"
 RECORDER: Final = "recorder"
 PIPELINE_DRAIN_S: Final = 60.0
-"""For the last records, and for the windows that they close."""
+"""Time for the last records, and for the windows that they close."""
 PMUS: Final = "PMUs"
 SUBSCRIBERS: Final = "subscribers"
 SESSION_S_MAX: Final = 1.0
@@ -42,7 +42,7 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What to run, where, and for how long (None: until a signal)."""
+    """Grid to run, its folder, and the duration (None: until a signal)."""
 
     grid: Grid
     text: str
@@ -52,7 +52,7 @@ class Run:
 
     @property
     def pipeline_folder(self) -> Path | None:
-        """Where the pipeline keeps its log and tables, if there is one."""
+        """Folder of the pipeline's log and tables; None without a pipeline."""
         has_one = self.has_pipeline and self.grid.pipeline is not None
         return self.folder / PIPELINE if has_one else None
 
@@ -66,7 +66,7 @@ async def run_grid(run: Run, display: Display) -> ClosingAccount | None:
         folder = GridFolder(run.folder, run.grid, run.text)
         folder.write()
         groups = jobs(run.grid, folder) + recording_jobs(run)
-        supervisor = Supervisor(groups, tell=display.tell)
+        supervisor = Supervisor(groups, on_message=display.show_message)
         with _stop_on_signals(supervisor) as stopped:
             try:
                 if not await _started(supervisor, display, stopped=stopped):
@@ -75,7 +75,9 @@ async def run_grid(run: Run, display: Display) -> ClosingAccount | None:
                 started_s = time.monotonic()
                 async with watched_brokers(load_access(run.folder)) as brokers:
                     await _watch(run, supervisor, brokers=brokers, display=display, stopped=stopped)
-                display.tell("ending: waiting for what is on its way; Ctrl-C again ends at once")
+                display.show_message(
+                    "ending: waiting for what is on its way; Ctrl-C again ends at once"
+                )
                 account = await _settled(supervisor, started_s=started_s)
             finally:
                 try:
@@ -95,12 +97,12 @@ def _summary(grid: Grid, folder: GridFolder) -> str:
 def jobs(grid: Grid, folder: GridFolder) -> list[list[Job]]:
     """Brokers from the root down, routers, PMUs, subscribers: each group needs the one before."""
 
-    def part(name: str, word: str) -> Job:
-        return Job(name, f"gridstat.console.processes.{word}", (str(folder.path),))
+    def part(name: str, argument: str) -> Job:
+        return Job(name, f"gridstat.console.processes.{argument}", (str(folder.path),))
 
     def broker(name: str) -> Job:
-        words = ("broker", str(folder.file_of_broker(name)), "--json")
-        return Job(folder.daemon_of_broker(name), "gridstat", words)
+        arguments = ("broker", str(folder.file_of_broker(name)), "--json")
+        return Job(folder.daemon_of_broker(name), "gridstat", arguments)
 
     routers = [
         Job(router.name, "gridstat", ("router", str(folder.router_file(router.name)), "--json"))
@@ -117,36 +119,43 @@ def jobs(grid: Grid, folder: GridFolder) -> list[list[Job]]:
 
 
 def recording_jobs(run: Run) -> list[list[Job]]:
-    """Pipeline and recorder, which the grid can do without.
+    """Return the jobs of pipeline and recorder, without which the grid can run.
 
-    Groups end in the opposite order, so the pipeline takes over the recorder's last words.
+    Groups end in the opposite order, so the pipeline processes the recorder's last records.
     """
     place, recorder, wish = run.pipeline_folder, run.grid.recorder, run.grid.pipeline
     if place is None or recorder is None or wish is None:
         return []
     pipeline = ["pipeline", "run", "--folder", str(run.folder), "--into", str(place)]
     pipeline += ["--master", wish.master, "--driver-memory", wish.driver_memory, "--json"]
-    pipeline += [word for edge in wish.edges for word in ("--edge", edge)]
+    pipeline += [argument for edge in wish.edges for argument in ("--edge", edge)]
     if wish.rules:
         pipeline += ["--rules", wish.rules]
     return [
         [Job(PIPELINE, "gridstat", tuple(pipeline), is_needed=False, drain_s=PIPELINE_DRAIN_S)],
-        [Job(RECORDER, "gridstat", recorder_words(run, recorder, place), is_needed=False)],
+        [Job(RECORDER, "gridstat", recorder_arguments(run, recorder, place), is_needed=False)],
     ]
 
 
-def recorder_words(run: Run, recorder: Subscriber, place: Path) -> tuple[str, ...]:
-    """The recorder as a command, with the contract that the grid's file wishes for it."""
+def recorder_arguments(run: Run, recorder: Subscriber, place: Path) -> tuple[str, ...]:
+    """Return the arguments of the recorder's command, with the contract of the grid's file."""
     qos = recorder.qos
-    words = ["recorder", *recorder.patterns, "--name", recorder.name, "--folder", str(run.folder)]
-    words += ["--into", str(place / LOG), "--json"]
-    words += ["--latency-ms", str(qos.latency_us / 1_000), "--redundancy", str(qos.redundancy)]
-    words += ["--priority", str(qos.priority)]
+    arguments = [
+        "recorder",
+        *recorder.patterns,
+        "--name",
+        recorder.name,
+        "--folder",
+        str(run.folder),
+    ]
+    arguments += ["--into", str(place / LOG), "--json"]
+    arguments += ["--latency-ms", str(qos.latency_us / 1_000), "--redundancy", str(qos.redundancy)]
+    arguments += ["--priority", str(qos.priority)]
     if qos.interval is None:
-        words += ["--every", str(qos.every)]
+        arguments += ["--every", str(qos.every)]
     else:
-        words += ["--rate", f"{qos.interval.per_seconds}/{qos.interval.seconds}s"]
-    return (*words, *(word for edge in recorder.edges for word in ("--edge", edge)))
+        arguments += ["--rate", f"{qos.interval.per_seconds}/{qos.interval.seconds}s"]
+    return (*arguments, *(argument for edge in recorder.edges for argument in ("--edge", edge)))
 
 
 async def _view(run: Run) -> PipelineView | None:
@@ -185,11 +194,11 @@ async def _watch(
         supervisor.raise_failure()
         surveys, away = await brokers.survey(session_within_s=SESSION_S_MAX)
         for name, reason in away.items():
-            display.tell(f"no survey of {name}: {reason}")  # It is being started again.
+            display.show_message(f"no survey of {name}: {reason}")  # It is being started again.
         if run.grid.cloud in surveys:
             seen = await supervisor.ask([PMUS], do="report", expected="report")
             values = _values(seen.reports)
-            display.show(GridView(surveys, away, values, await _view(run)))
+            display.show(GridSurvey(surveys, away, values, await _view(run)))
         if run.seconds is not None and time.monotonic() >= started_s + run.seconds:
             return
 
@@ -206,9 +215,9 @@ async def _wait_until(end_s: float, supervisor: Supervisor, *, stopped: asyncio.
 
 
 async def _settled(supervisor: Supervisor, *, started_s: float) -> ClosingAccount | None:
-    """Silence the PMUs and wait for what is on its way, within a bound; then count.
+    """Stop the PMUs and wait for events in flight, within a time limit; then count.
 
-    None where a second signal has ended everything before that.
+    None if a second signal has ended everything before.
     """
     paused = await supervisor.ask([PMUS], do="pause", expected="paused")
     seconds = time.monotonic() - started_s

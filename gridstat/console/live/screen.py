@@ -106,7 +106,8 @@ class Screen:
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def _resume(self) -> None:
-        """In the foreground again, or in the background, where the terminal is the shell's."""
+        """Show the screen again, if the process is in the foreground; in the background the
+        terminal is the shell's."""
         if self._is_shown or not _is_in_front():
             return
         self._console.set_alt_screen(enable=True)
@@ -136,7 +137,7 @@ def _keyboard(on_key: Callable[[Key], None]) -> Keyboard | None:
 
 
 def _is_in_front() -> bool:
-    """Whether this process may write on its terminal; without one there is nobody to disturb."""
+    """Return whether this process may write on its terminal; True if there is no terminal."""
     try:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except (OSError, ValueError):
@@ -144,12 +145,13 @@ def _is_in_front() -> bool:
 
 
 def has_screen(console: Console) -> bool:
-    """Whether the output goes to a terminal that can show one; a dumb one prints lines only."""
+    """Return whether the output is a terminal that can show a screen; a dumb one prints lines
+    only."""
     return console.is_terminal and not console.is_dumb_terminal
 
 
 class _HeldLines(io.TextIOBase):
-    """Keeps the last lines that are written, to be shown when the screen is gone."""
+    """Keeps the last written lines, to be shown when the screen is closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,7 +177,7 @@ def framed(
     lines += [Text()] * (height - FRAME_LINES - len(lines))
     clock = time.strftime("%H:%M:%S")
     head = Text(f"{shown_text(title)}  {clock}", "bold reverse")
-    foot = Text(foot_words(page, len(pages), width, has_keys=has_keys), "reverse")
+    foot = Text(footer_text(page, len(pages), width, has_keys=has_keys), "reverse")
     # On a screen of one line the keys remain.
     drawn = [head, *lines, foot][-height:]
     for line in drawn:
@@ -186,16 +188,16 @@ def framed(
     return Group(*drawn)
 
 
-def foot_words(page: int, count: int, width: int, *, has_keys: bool) -> str:
-    """Which page it is, and by which keys one goes on or ends; shorter where it would not fit."""
+def footer_text(page: int, count: int, width: int, *, has_keys: bool) -> str:
+    """Return the page number and the keys that work; shorter if the text does not fit."""
     place = f"page {page + 1} of {count}"
     if not has_keys:
         return f"{place} | Ctrl-C: end"
     if count == 1:
         return f"{place} | q or Ctrl-C: end"
-    words = [
+    texts = [
         f"{place} | n or space: next | p: previous | q or Ctrl-C: end",
         f"{place} | n: next | p: previous | q: end",
         f"{page + 1}/{count} n: next p: previous q: end",
     ]
-    return next((text for text in words if len(text) <= width), "n, p, q")
+    return next((text for text in texts if len(text) <= width), "n, p, q")

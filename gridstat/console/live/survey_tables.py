@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 RIGHT: Final = "right"
 LEDGER_RANKS: Final = {"lost": 0, "delivered": 1, "late": 2, "expected": 3}
-"""What a ledger is first asked for; the other counts explain these."""
+"""Counts of a ledger that come first; the other counts explain these."""
 
 
 def survey_head(facts: Mapping[str, Any]) -> str:
@@ -32,7 +32,7 @@ def survey_tables(facts: Mapping[str, Any]) -> dict[str, FittedTable]:
 
 
 def shown_of(shown: int, total: int) -> str:
-    """Said where a survey lists fewer subscriptions than there are."""
+    """Note for a survey that lists fewer subscriptions than there are."""
     return f"{shown:,} of {total:,} subscriptions are shown" if shown < total else ""
 
 
@@ -65,7 +65,8 @@ def router_table(routers: Iterable[dict[str, Any]]) -> FittedTable:
 
 
 def thread_scheduling(counters: dict[str, int]) -> str:
-    """How the router's machine lets it forward; a router says so with its first counters."""
+    """Return the scheduling of the forwarding thread, which a router reports with its first
+    counters."""
     priority = counters.get("fifo_priority")
     if priority is None:
         return ""
@@ -153,5 +154,5 @@ def worst_path(paths: Iterable[dict[str, Any]]) -> str:
 
 
 def _share_lost(path: dict[str, Any]) -> float:
-    """At most all, whatever an end-point says."""
+    """Return the lost share, at most 1 for any numbers that an end-point reports."""
     return float(path["lost"] / max(path["lost"], path["expected"]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gridstat.console.live.grid_view import GridView
+    from gridstat.console.live.grid_survey import GridSurvey
 
 TOLD_OF_TREES = (
     "term",
@@ -23,49 +23,49 @@ TOLD_OF_TREES = (
 BRANCH, LAST, DOWN, BLANK = "├─ ", "└─ ", "│  ", "   "
 
 
-def tree_lines(sight: GridView, parents: Mapping[str, str] | None = None) -> Iterator[str]:
-    """From the root down; brokers that did not answer are drawn where they should be.
+def tree_lines(grid_survey: GridSurvey, parents: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Yield the lines of the tree from the root down; silent brokers are drawn at their positions.
 
-    `parents` is what the folder says of the tree; what a parent tells of its children counts too.
+    `parents` is the tree in the folder; children that a parent reports count too.
     """
-    above = dict(parents or {}) | _told_parents(sight)
-    names = dict.fromkeys((*sight.surveys, *sight.away, *above))
+    above = dict(parents or {}) | _reported_parents(grid_survey)
+    names = dict.fromkeys((*grid_survey.surveys, *grid_survey.away, *above))
     roots = [name for name in names if above.get(name, "") not in names]
     for name in roots:
-        yield from _drawn(name, sight, above, "", "")
+        yield from _drawn(name, grid_survey, above, "", "")
 
 
-def _told_parents(sight: GridView) -> dict[str, str]:
-    """By the brokers that have answered."""
+def _reported_parents(grid_survey: GridSurvey) -> dict[str, str]:
+    """Return the parents of brokers, as far as brokers that replied name their children."""
     return {
         child["name"]: facts["broker"]
-        for facts in sight.surveys.values()
+        for facts in grid_survey.surveys.values()
         for child in facts.get("children", ())
     }
 
 
 def _drawn(
-    name: str, sight: GridView, above: Mapping[str, str], head: str, indent: str
+    name: str, grid_survey: GridSurvey, above: Mapping[str, str], head: str, indent: str
 ) -> Iterator[str]:
-    yield f"{head}{broker_words(name, sight, above.get(name, ''))}"
+    yield f"{head}{broker_text(name, grid_survey, above.get(name, ''))}"
     children = [child for child, parent in above.items() if parent == name]
-    channels = sight.surveys.get(name, {}).get("channels", ()) if children else ()
+    channels = grid_survey.surveys.get(name, {}).get("channels", ()) if children else ()
     bar = DOWN if children else BLANK
     for channel in channels:
-        yield f"{indent}{bar}{channel_words(channel)}"
+        yield f"{indent}{bar}{channel_line(channel)}"
     for number, child in enumerate(children, start=1):
         is_last = number == len(children)
         branch, below = (LAST, BLANK) if is_last else (BRANCH, DOWN)
-        yield from _drawn(child, sight, above, indent + branch, indent + below)
+        yield from _drawn(child, grid_survey, above, indent + branch, indent + below)
 
 
-def broker_words(name: str, sight: GridView, parent: str) -> str:
+def broker_text(name: str, grid_survey: GridSurvey, parent: str) -> str:
     """One broker in one line: where it stands, its state, and what it has."""
-    facts = sight.surveys.get(name)
+    facts = grid_survey.surveys.get(name)
     own_term = None if facts is None else facts["term"]
-    joined = join_words(name, sight.surveys.get(parent), own_term)
+    joined = join_text(name, grid_survey.surveys.get(parent), own_term)
     if facts is None:
-        reason = sight.away.get(name, "the folder does not tell where it is")
+        reason = grid_survey.away.get(name, "the folder has no address of it")
         return f"{name}: AWAY, {reason}{f'; {joined}' if joined else ''}"
     place = f"depth {facts['depth']}, " if facts.get("depth") is not None else ""
     if "cloud" in facts:
@@ -90,17 +90,18 @@ def broker_words(name: str, sight: GridView, parent: str) -> str:
     return f"{name}: {kind}, {place}term {facts['term']}; {state}{has}"
 
 
-def join_words(name: str, parent: Mapping[str, Any] | None, own_term: int | None) -> str:
-    """What the parent says of the child, and whether it lags; nothing where it did not answer."""
+def join_text(name: str, parent: Mapping[str, Any] | None, own_term: int | None) -> str:
+    """Return the parent's state of the child, and whether it lags; empty if the parent did not
+    reply."""
     for child in parent["children"] if parent is not None and "children" in parent else ():
         if child["name"] == name:
             is_behind = own_term is not None and child["term"] != own_term
-            heard = f", heard at term {child['term']}" if is_behind else ""
-            return f"{'joined' if child['is_joined'] else 'NOT JOINED'}{heard}"
+            term = f", known at term {child['term']}" if is_behind else ""
+            return f"{'joined' if child['is_joined'] else 'NOT JOINED'}{term}"
     return ""
 
 
-def channel_words(channel: Mapping[str, Any]) -> str:
+def channel_line(channel: Mapping[str, Any]) -> str:
     """A channel between clouds, below the broker that owns it."""
     capacity = channel["bandwidth_bytes_per_s"]
     promised = f"{channel['promised_bytes_per_s']:,.0f} bytes/s promised"
@@ -121,23 +122,23 @@ def counted(count: int, what: str, several: str = "") -> str:
     return f"{count:,} {what if count == 1 else several or f'{what}s'}"
 
 
-def tree_facts(sight: GridView, parents: Mapping[str, str]) -> dict[str, Any]:
+def tree_facts(grid_survey: GridSurvey, parents: Mapping[str, str]) -> dict[str, Any]:
     """The same for programs: brokers, and why some have not answered."""
-    above = dict(parents) | _told_parents(sight)
+    above = dict(parents) | _reported_parents(grid_survey)
     return {
         "brokers": [
-            {"name": name, "parent": above.get(name, ""), **_told(facts)}
-            for name, facts in sight.surveys.items()
+            {"name": name, "parent": above.get(name, ""), **_tree_facts_of(facts)}
+            for name, facts in grid_survey.surveys.items()
         ],
         "away": [
             {"name": name, "parent": above.get(name, ""), "reason": reason}
-            for name, reason in sight.away.items()
+            for name, reason in grid_survey.away.items()
         ],
     }
 
 
-def _told(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What concerns the tree; a cloud's own routers and contracts are `gridstat top`'s."""
+def _tree_facts_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts about the tree; `gridstat top` shows a cloud's own routers and contracts."""
     is_leaf = "cloud" in facts
     keys = ("term", "depth", "totals") if is_leaf else TOLD_OF_TREES
     return {"kind": "leaf" if is_leaf else "qos", **{key: facts[key] for key in keys}}

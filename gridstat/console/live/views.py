@@ -1,4 +1,4 @@
-"""What the screens of `gridstat top` and `gridstat up` show: a cloud, or a grid, as a view."""
+"""Views of a cloud or a grid, as the screens of `gridstat top` and `gridstat up` show them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from gridstat.console.fitted_table import Column, FittedTable
 from gridstat.console.live.pages import Section, View
 from gridstat.console.live.pipeline_view import pipeline_line, pipeline_tables
-from gridstat.console.live.problems import sight_problems, sorted_problems
+from gridstat.console.live.problems import grid_problems, sorted_problems
 from gridstat.console.live.survey_tables import dropped, shown_of, survey_head, survey_tables
 from gridstat.console.live.tree_view import counted, tree_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from gridstat.console.live.grid_view import GridView
+    from gridstat.console.live.grid_survey import GridSurvey
 
 
 def cloud_view(facts: Mapping[str, Any], problem: str = "") -> View:
@@ -28,26 +28,26 @@ def cloud_view(facts: Mapping[str, Any], problem: str = "") -> View:
     )
 
 
-def grid_view(sight: GridView, messages: Sequence[str], guide: str) -> View:
+def grid_view(grid_survey: GridSurvey, messages: Sequence[str], guide: str) -> View:
     """A whole grid: its clouds, the brokers above them, and the pipeline."""
     totals = [""]
-    for survey in sight.clouds:
-        name = f"{survey['cloud']}: " if sight.has_tree else ""
+    for survey in grid_survey.clouds:
+        name = f"{survey['cloud']}: " if grid_survey.has_tree else ""
         totals += [f"{name}{line}" for line in _totals(survey)]
-    view = sight.pipeline
+    view = grid_survey.pipeline
     if view is not None:
         totals.append(pipeline_line(view))
-    sections = [Section("brokers", list(tree_lines(sight)))] if sight.has_tree else []
-    for survey in sight.clouds:
-        name = f"{survey['cloud']}: " if sight.has_tree else ""
+    sections = [Section("brokers", list(tree_lines(grid_survey)))] if grid_survey.has_tree else []
+    for survey in grid_survey.clouds:
+        name = f"{survey['cloud']}: " if grid_survey.has_tree else ""
         sections += _cloud_sections(survey, name)
     if view is None:
-        sections.append(Section("newest values", value_table(sight.values)))
+        sections.append(Section("newest values", value_table(grid_survey.values)))
     else:
         sections += [Section(title, table) for title, table in pipeline_tables(view).items()]
     return View(
         title="gridstat up",
-        problems=sight_problems(sight),
+        problems=grid_problems(grid_survey),
         totals=[*totals, *(["", *messages] if messages else [])],
         sections=[*sections, Section("guide", guide.splitlines())],
     )

@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import Callable, Sequence
 
-LAST_WORDS_LINES: Final = 20
+LAST_LINES_MAX: Final = 20
 DRAIN_S: Final = 6.0
 KILL_S: Final = 2.0
 ENDS_WITH_US: Final = ("setpriv", "--pdeathsig", "TERM", "--")
 
 
 class Child:
-    """Lives from `started` until `gone`; whatever it says meanwhile goes to `on_line`."""
+    """Child process from `started` until `gone`; each line that it prints goes to `on_line`."""
 
     def __init__(self, name: str, process: Process) -> None:
         self.name = name
         self._process = process
-        self.last_words: deque[str] = deque(maxlen=LAST_WORDS_LINES)
+        self.last_lines: deque[str] = deque(maxlen=LAST_LINES_MAX)
 
     @classmethod
     async def started(cls, name: str, module: str, arguments: Sequence[str]) -> Child:
         """`python -m module arguments`, by the interpreter and the gridstat that run here."""
         # Apart from our terminal, so that Ctrl-C reaches only the one that ends all in order; but
-        # whoever is left alone, since we were killed, is told to end.
+        # a child whose parent was killed gets a signal to end.
         process = await asyncio.create_subprocess_exec(
             *(*ENDS_WITH_US, sys.executable, "-P", "-m", module, *arguments),
             stdin=asyncio.subprocess.PIPE,
@@ -58,8 +58,8 @@ class Child:
             self._process.stdin.write(line)
 
     async def gone(self, on_line: Callable[[bytes], None]) -> str:
-        """Pass its lines on until it has ended; the answer says how that came."""
-        await asyncio.gather(self._read_lines(on_line), self._read_last_words())
+        """Pass its lines on until it has ended; return how it ended."""
+        await asyncio.gather(self._read_lines(on_line), self._read_last_lines())
         return _how(await self._process.wait())
 
     async def _read_lines(self, on_line: Callable[[bytes], None]) -> None:
@@ -67,13 +67,14 @@ class Child:
         while text := await self._process.stdout.readline():
             on_line(text)
 
-    async def _read_last_words(self) -> None:
+    async def _read_last_lines(self) -> None:
         assert self._process.stderr is not None
         while text := await self._process.stderr.readline():
-            self.last_words.append(text.decode(errors="replace").rstrip())
+            self.last_lines.append(text.decode(errors="replace").rstrip())
 
     async def end(self, drain_s: float = DRAIN_S) -> None:
-        """Ask it to drain and end, then insist; it is gone when this returns."""
+        """Request it to drain and end, and kill it after a time limit; it has ended when this
+        returns."""
         for insist, patience_s in ((self._process.terminate, drain_s), (self.kill, KILL_S)):
             with suppress(ProcessLookupError):
                 insist()

@@ -1,4 +1,4 @@
-"""What `gridstat up` and its two simulation processes say to each other: one JSON object a line.
+"""Protocol between `gridstat up` and its two simulation processes: one JSON object a line.
 
 Down:  {"do": "report"} {"do": "pause"}
 Up:    {"is": "ready"} {"is": "report", …} {"is": "paused", …} {"is": "failed", "message": …}
@@ -22,7 +22,7 @@ def encoded(line: Mapping[str, Any]) -> bytes:
 
 
 def decoded(text: bytes) -> Line:
-    """A line of a simulation process, or a daemon's word in the same form."""
+    """Line of a simulation process, or of a daemon, in the same form."""
     try:
         line = json.loads(text)
     except ValueError:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gridstat.console.processes.simulation_process import edges_of, play
+from gridstat.console.simulation.disturbance_cycle import DisturbanceCycle
 from gridstat.console.simulation.schedule import Schedule
-from gridstat.console.simulation.story import Story
 from gridstat.endpoint.connection_setup import connect
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.model.status import BuiltinType
@@ -29,7 +29,7 @@ class Pmus:
 
     def __init__(self, grid: Grid, access: Access) -> None:
         self._pmus = grid.pmus
-        self._story = Story()
+        self._cycle = DisturbanceCycle()
         self._connections: list[Connection] = []
         self._publications: list[list[Publication]] = []
         self._newest: dict[str, float] = {}
@@ -81,7 +81,7 @@ class Pmus:
 
     def _publish(self, measurement: Measurement) -> None:
         pmu = self._pmus[measurement.pmu]
-        phasor = self._story.phasor_at(measurement.created_ns / NS_PER_S, station=measurement.pmu)
+        phasor = self._cycle.phasor_at(measurement.created_ns / NS_PER_S, station=measurement.pmu)
         values = [phasor.quantity(name) for name in pmu.quantities]
         self._newest |= dict(zip(pmu.variable_names(), values, strict=True))
         self._connections[measurement.pmu].send_many(

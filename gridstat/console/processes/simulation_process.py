@@ -34,10 +34,10 @@ class SimulationProcess(Protocol):
     """One role in a grid; it is driven, and never waits by itself."""
 
     def handle(self, do: str) -> Line:
-        """Obey a command; what is returned is said back."""
+        """Obey a command; return the reply."""
 
     def wait_s(self) -> float | None:
-        """How long there is nothing to do by the clock; None means until a line comes."""
+        """Return the time until something is due by the clock; None: wait for a line."""
 
     def work(self) -> None:
         """Do what is due."""
@@ -66,7 +66,7 @@ def play(make: Callable[[Grid, Access], SimulationProcess]) -> int:
 
 
 def edges_of(access: Access, names: tuple[str, ...]) -> list[str]:
-    """Edges in the words of `gridstat.connect`."""
+    """Edges, written as for `gridstat.connect`."""
     return [f"{name}@{address_text(access.edges[name])}" for name in names]
 
 
@@ -77,7 +77,7 @@ def say(line: Line) -> None:
 
 
 def _serve(part: SimulationProcess) -> None:
-    """Until standard input ends or a signal asks to stop."""
+    """Serve until standard input ends or a signal asks to stop."""
     stopped_reader, stopped_writer = os.pipe()
     os.set_blocking(stopped_writer, False)
     signal.set_wakeup_fd(stopped_writer)

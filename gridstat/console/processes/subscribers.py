@@ -26,7 +26,7 @@ DRAIN_S: Final = 0.25
 
 
 class Tally:
-    """What one subscription got, slot by slot."""
+    """Counts of one subscription's events, slot by slot."""
 
     def __init__(self, subscriber: str, subscription: Subscription) -> None:
         self._subscriber = subscriber
@@ -58,7 +58,7 @@ class Tally:
             self._first_slot = slot if self._first_slot is None else min(self._first_slot, slot)
             self._delivered += 1
 
-    def told(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         granted = self._subscription.contract.granted.get(BASELINE_MODE)
         variable = self._subscription.variable
         assert variable is not None
@@ -109,8 +109,8 @@ class Subscribers:
 
     def handle(self, do: str) -> Line:
         self.work()
-        told = [tally.told() for tally in tuple(self._tallies) if tally.has_slots]
-        return {"is": "report", "subscriptions": told}
+        figures = [tally.figures() for tally in tuple(self._tallies) if tally.has_slots]
+        return {"is": "report", "subscriptions": figures}
 
     def wait_s(self) -> float | None:
         return DRAIN_S

@@ -39,7 +39,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the asked processes said; one that did not answer in time is missing."""
+    """Reports of the processes; a process that did not reply in time is missing."""
 
     time_s: float
     reports: Mapping[str, Line]
@@ -48,9 +48,11 @@ class Observation:
 class Supervisor:
     """Owns the child processes; after `end` there is none, however the grid ended."""
 
-    def __init__(self, groups: Sequence[Sequence[Job]], *, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, groups: Sequence[Sequence[Job]], *, on_message: Callable[[str], None]
+    ) -> None:
         self._groups = groups
-        self._tell = tell
+        self._on_message = on_message
         self._children: dict[str, Child] = {}
         self._watchers: set[asyncio.Task[None]] = set()
         self._missing: set[str] = set()
@@ -67,7 +69,7 @@ class Supervisor:
         return {name: child.process_id for name, child in self._children.items()}
 
     async def start(self, on_progress: Callable[[tuple[str, ...]], None]) -> None:
-        """Bring everything up, group by group; raises what is in the way."""
+        """Start everything, group by group; raise the first failure."""
         for group in self._groups:
             self._missing.update(job.name for job in group if job.is_needed)
             await asyncio.gather(*(self._start(job) for job in group))
@@ -82,7 +84,7 @@ class Supervisor:
             raise self._failure.result()
 
     async def failed(self) -> None:
-        """Returns when the grid cannot go on; `raise_failure` then says why."""
+        """Return when the grid cannot continue; `raise_failure` then raises the reason."""
         await asyncio.wait({self._failure})
 
     async def ask(self, names: Iterable[str], *, do: str, expected: str) -> Observation:
@@ -112,7 +114,7 @@ class Supervisor:
             self.kill()
 
     def kill(self) -> None:
-        """For a person who will not wait for draining; nothing is started again."""
+        """Kill all processes without draining; none is started again."""
         self._is_ending = True
         for child in self._children.values():
             child.kill()
@@ -134,23 +136,23 @@ class Supervisor:
         watcher.add_done_callback(self._watchers.discard)
 
     async def _watch(self, job: Job, child: Child) -> None:
-        how = await child.gone(lambda text: self._hear(job, decoded(text)))
+        how = await child.gone(lambda text: self._receive(job, decoded(text)))
         for key in [key for key in self._answers if key[0] == job.name]:
             self._answers.pop(key).cancel()
         if self._is_ending:
             return
-        for words in child.last_words:
-            self._tell(f"{job.name}: {words}")
+        for line in child.last_lines:
+            self._on_message(f"{job.name}: {line}")
         if job.name in self._missing:
-            words = "; ".join(child.last_words) or how
-            self._give_up(LinkDown(f"{job.name} ended before it was ready: {words}"))
+            lines = "; ".join(child.last_lines) or how
+            self._give_up(LinkDown(f"{job.name} ended before it was ready: {lines}"))
         elif self._dies_too_often(job.name):
-            hint = "its last words stand above; `gridstat host` shows what the machine lacks"
+            hint = "its last lines are above; `gridstat host` shows what the machine lacks"
             self._give_up_on(
                 job, LinkDown(f"{job.name} ended again and again, last by {how}", hint=hint)
             )
         elif job.name not in self._hopeless:
-            self._tell(f"{job.name} ended by {how}; starting it again")
+            self._on_message(f"{job.name} ended by {how}; starting it again")
             self.restarted.add(job.name)
             await asyncio.sleep(RESTART_AFTER_S)
             if not self._is_ending:
@@ -164,7 +166,7 @@ class Supervisor:
         deaths.append(time.monotonic())
         return is_too_often
 
-    def _hear(self, job: Job, line: Line) -> None:
+    def _receive(self, job: Job, line: Line) -> None:
         match line["is"]:
             case "ready":
                 self._missing.discard(job.name)
@@ -178,12 +180,12 @@ class Supervisor:
                     answer.set_result(line)
 
     def _give_up_on(self, job: Job, reason: GridStatError) -> None:
-        """On the whole grid, or on one process that it can do without."""
+        """Give up the whole grid, or a single process without which the grid can run."""
         if job.is_needed:
             self._give_up(reason)
         else:
             self._hopeless.add(job.name)
-            self._tell(f"going on without it: {reason}")
+            self._on_message(f"going on without it: {reason}")
 
     def _give_up(self, reason: GridStatError) -> None:
         if not self._failure.done():

@@ -39,8 +39,8 @@ def read_andes(path: Path, nominal_hz: float = NOMINAL_HZ) -> Recording:
     except (OSError, KeyError, ValueError) as error:
         raise ConfigurationError(f"{path}: {error}", hint=HINT) from error
     if rows.ndim != 2 or rows.shape[1] != len(names) or len(rows) < 2:  # noqa: PLR2004 - A table.
-        told = f"{path}: {len(names)} names for a table of {rows.shape}"
-        raise ConfigurationError(told, hint=HINT)
+        problem = f"{path}: {len(names)} names for a table of {rows.shape}"
+        raise ConfigurationError(problem, hint=HINT)
     return _recording(names, rows, path, nominal_hz)
 
 
@@ -52,8 +52,8 @@ def _recording(names: list[str], rows: Array, path: Path, nominal_hz: float) -> 
             found[bus["what"]][bus["bus"]] = place
     buses = [bus for bus in found["v"] if bus in found["a"]]
     if time is None or not buses:
-        told = f"{path}: no time, or no bus with both voltage and angle"
-        raise ConfigurationError(told, hint="let ANDES store `a` and `v` of its buses")
+        problem = f"{path}: no time, or no bus with both voltage and angle"
+        raise ConfigurationError(problem, hint="let ANDES store `a` and `v` of its buses")
     # A switch is stored twice at its instant, before and after; what counts is what follows.
     is_last = np.append(np.diff(rows[:, time]) > 0, [True])
     kept = rows[is_last]
@@ -69,7 +69,7 @@ def _recording(names: list[str], rows: Array, path: Path, nominal_hz: float) -> 
 
 
 def _turns_per_s(times_s: Array, angles: Array) -> Array:
-    """As a PMU takes it: by how much the angle has turned within the last moment."""
+    """Return the frequency as a PMU computes it: the change of the angle over the last moment."""
     columns = [
         (column - np.interp(times_s - CHANGE_S, times_s, column)) / (2 * np.pi * CHANGE_S)
         for column in angles.T

@@ -1,7 +1,7 @@
-"""What a subscriber got, held against the slots that it should have got.
+"""Delivered slots of a subscriber, compared with the slots that were due.
 
 The slots of a subscription are known beforehand (every n-th one), so a hole between two deliveries
-is a loss, exactly, whatever the cause and without asking anybody.
+is exactly a loss, of any cause, without data from other processes.
 """
 
 from __future__ import annotations
@@ -86,5 +86,5 @@ class Deliveries:
 
 
 def slots_due(first_slot: int, last_slot: int, *, every: int) -> int:
-    """How many of the slots from first to last a subscription at every n-th one sees."""
+    """Count the slots from first to last that a subscription at every n-th slot sees."""
     return max(0, last_slot // every - (first_slot - 1) // every)

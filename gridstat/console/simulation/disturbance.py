@@ -1,8 +1,8 @@
 """Disturbances from a seed: a fault, a line trip, a generator trip, or nothing but ambient noise.
 
-Kinds take turns with the seed. After a disturbance the areas are damped well, badly or
-negatively, as if stabilisers had stayed, gone or been turned round; before it, always well. A
-station may fall silent for a while.
+Kinds alternate with the seed. After a disturbance the areas are damped well, badly or negatively,
+as if stabilisers had stayed, failed or been reversed; before it, always well. A station may be
+silent for a while.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 KINDS: Final = ("fault", "line-trip", "generator-trip", "ambient")
 DURATION_S: Final = 45
 QUIET_S: Final = 12
-"""Before the disturbance, so that every law has seen calm."""
+"""Seconds before the disturbance, so that every law has seen a calm system."""
 EMF: Final = 1.12
 GOOD_DAMPING: Final = (0.08, 0.2)
 POOR_DAMPING: Final = (0.001, 0.006)
@@ -30,14 +30,14 @@ GROWING_DAMPING: Final = (-0.03, -0.005)
 """A swing that grows until the episode ends."""
 POOR_SHARE: Final = 0.7
 GROWING_SHARE: Final = 0.25
-"""Of those that are damped badly."""
+"""Share of growing oscillations among badly damped ones."""
 NOISE_POWER: Final = 0.002
 NOISE_S: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """What happens from which step on; `cleared_step` is when only swinging is left."""
+    """Disturbance at `step`; from `cleared_step` on, only oscillations are left."""
 
     kind: str
     step: int
@@ -91,7 +91,7 @@ def draw_disturbance(seed: int, attempt: int = 0) -> Disturbance:
 def fault(
     before: Phase, steps: tuple[int, int], bus: int, reactance: float, damping_ratio: float
 ) -> tuple[Phase, ...]:
-    """A short circuit at a bus, that is gone when it is cleared."""
+    """Return the phases of a short circuit at a bus, from its start and from its clearing."""
     shorted = before.network.with_fault(bus, reactance)
     return (
         Phase(steps[0], shorted, before.power, damping_ratio),

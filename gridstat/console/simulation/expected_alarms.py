@@ -1,4 +1,4 @@
-"""Which alarms a disturbance must raise, from its physics, and when nobody could say.
+"""Alarms that a disturbance must raise, computed from its physics; doubtful cases are rejected.
 
 Nothing here uses the laws of alarms: limits are held against the motion itself, without noise, on
 a finer grid; swings against the system's own modes. Each comes with a margin, for the noise of
@@ -35,13 +35,14 @@ AMPLITUDE_MARGIN: Final = 0.25
 DAMPING_MARGIN: Final = 0.012
 CLEAR_MARGIN_S: Final = 0.5
 LARGE_SHARE: Final = 2.0
-"""Of the limit: what is smaller may be noise that drives a mode, for as long as a window."""
+"""Multiple of the limit; a smaller swing may be noise that drives a mode, for as long as a
+window."""
 SETTLED_S: Final = 2.0
-"""After this, swings within an area have gone and those between areas are left."""
+"""Seconds after which swings within an area have decayed and those between areas are left."""
 
 
 class Undecidable(Exception):  # noqa: N818 - It says what it is.
-    """Too close to a limit for anybody to say."""
+    """Disturbance that is too close to a limit to have one right answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,8 @@ class Swings:
         return [Span(self._start_s + law.memory.hold_ns / NS_PER_S, self._cleared_s + latest_s)]
 
     def _reached_and_latest_s(self, amplitudes_hz: Array, law: Oscillation) -> tuple[float, float]:
-        """When it is clearly large, and a window later; or above its limit, and two windows."""
+        """Return when the swing is clearly large, and one window later; or above its limit, and two
+        windows later."""
         after_hz = amplitudes_hz[self._cleared :]
         settled = round(SETTLED_S * STEPS_PER_S)
         for share, windows in ((LARGE_SHARE, 1), (1.0, 2)):
@@ -116,7 +118,7 @@ class Swings:
         raise Undecidable("a swing near its limit")
 
     def _is_doubtful(self, mode: TrueMode, law: Oscillation, station: int) -> bool:
-        """Whether anybody might call it an alarm."""
+        """Return whether a correct law could raise an alarm for the mode."""
         largest = mode.amplitudes_hz[self._cleared :, station].max()
         return bool(
             mode.damping_ratio < law.damping_max + DAMPING_MARGIN
@@ -134,7 +136,8 @@ class Swings:
                 raise Undecidable("a swing that sinks slowly")
 
     def _is_sure(self, mode: TrueMode, law: Oscillation, station: int, reached_s: float) -> bool:
-        """Whether everybody must, if it is large for long enough."""
+        """Return whether every correct law must raise an alarm, if the swing is large for long
+        enough."""
         reached = self._cleared + round(reached_s * STEPS_PER_S)
         others = [
             other.amplitudes_hz[reached, station]
@@ -149,7 +152,7 @@ class Swings:
 
 
 def _spans(surely: Flags, maybe: Flags, hold_s: float, clear_s: float) -> list[Span]:
-    """What is held for certain lies within what may be: each cluster of it is one alarm."""
+    """Return one span for each alarm: a cluster of possible steps that has certain steps within."""
     possible_s = np.flatnonzero(_held(maybe, max(0.0, hold_s - SAMPLES_S))) * STEP_S
     certain_s = np.flatnonzero(_held(surely, hold_s + SAMPLES_S)) * STEP_S
     places = np.flatnonzero(np.diff(possible_s) > clear_s - CLEAR_MARGIN_S) + 1
@@ -170,7 +173,7 @@ def _spans(surely: Flags, maybe: Flags, hold_s: float, clear_s: float) -> list[S
 
 
 def _held(is_true: Flags, least_s: float) -> Flags:
-    """Which steps end a run of at least this length."""
+    """Return a mask of the steps that end a run of at least this length."""
     places = np.arange(len(is_true))
     last_false = np.maximum.accumulate(np.where(is_true, -1, places))
     held: Flags = is_true & ((places - last_false - 1) * STEP_S >= least_s - STEP_S / 2)

@@ -1,8 +1,8 @@
-"""The swings that the laws of physics allow: modes of the system as it is left by a disturbance.
+"""Modes of oscillation of the system as a disturbance leaves it.
 
-The equations of motion, made linear around where the plants come to rest, have eigenvalues, which
-are frequency and damping, and eigenvectors, which tell how much each station takes part. That is
-the truth against which an estimate from measurements is held.
+The equations of motion, linearised around the position of rest, have eigenvalues, which are
+frequency and damping, and eigenvectors, which give the share of each station. Estimates from
+measurements are compared with these.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gridstat.console.simulation.swing import Array, Case, Motion
 
 REST_S = 15
-"""At the end of a motion, over which its mean is taken for its place of rest."""
+"""Seconds at the end of a motion whose mean is taken as the position of rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,6 @@ def true_modes(case: Case, motion: Motion) -> list[TrueMode]:
 
 
 def _stiffness(inner: NDArray[np.complex128], currents: NDArray[np.complex128]) -> Array:
-    """How the power of each plant changes with the angle of each."""
+    """Return the change of each plant's power with each plant's angle."""
     pulls: Array = np.imag(inner[:, None] * np.conj(currents * inner[None, :]))
     return pulls - np.diag(np.imag(inner * np.conj(currents @ inner)))

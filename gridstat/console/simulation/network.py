@@ -30,7 +30,8 @@ FAULT_BUSES: Final = (NORTH, MIDDLE, SOUTH)
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What stands: circuits of the tie, shares of the plants that run, and a fault, if any."""
+    """State of the network: circuits of the tie, shares of the plants that run, and a fault, if
+    any."""
 
     tie_reactance: float = 1.1
     loads: tuple[complex, complex] = (1.05 - 0.05j, 1.55 - 0.05j)

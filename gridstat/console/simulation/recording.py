@@ -1,7 +1,7 @@
-"""What PMUs of several stations measured, or would have: a table by time, to be played.
+"""Recording of PMU measurements of several stations, real or simulated: a table by time.
 
-A recording comes from the swing model or from another program's run; whoever plays it asks for a
-station at a time, between two rows of the table too.
+A recording comes from the swing model or from another program's run. Its reader interpolates
+between two rows for a station and a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NOMINAL_VOLT: Final = 345_000.0 / math.sqrt(3)
 CHANGE_S: Final = 0.1
-"""Over this time a PMU takes the change of its frequency."""
+"""Seconds over which a PMU computes the change of its frequency."""
 _COLUMNS: Final = ("times_s", "voltages_volt", "angles_degrees", "frequencies_hz")
 
 
@@ -101,13 +101,13 @@ class Recording:
 
 
 def save_recording(recording: Recording, path: Path) -> None:
-    """As a file of NumPy that `load_recording` reads, anywhere."""
+    """Write the recording as a NumPy file, which `load_recording` reads on any machine."""
     columns = {name: getattr(recording, name) for name in _COLUMNS}
     np.savez_compressed(path, stations=np.array(recording.stations), **columns)
 
 
 def load_recording(path: Path) -> Recording:
-    """What `save_recording` has written; raises if it is something else."""
+    """Return a recording that `save_recording` has written; raise an error for any other file."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             stations = tuple(str(name) for name in stored["stations"])

@@ -58,7 +58,7 @@ SHORT_SILENCE: Final = (0.3, 0.8)
 LONG_SILENCE: Final = (1.2, 2.0)
 """Shares of what a rule allows."""
 SILENT_S: Final = 4.0
-"""When a station falls silent, if it does; long before any disturbance."""
+"""Time at which a station falls silent, if it does; long before any disturbance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Which stations are watched, by which rules, at which period; names are cloud/seed/station."""
+    """Watched stations, their rules and their period; names are cloud/seed/station."""
 
     rules: Sequence[AlarmRule]
     stations: Sequence[int]
@@ -129,8 +129,8 @@ def scenarios(seeds: Iterable[int], watch: Watch) -> list[Scenario]:
     attempt = 0
     while wanted := [seed for seed in sorted(reasons) if seed not in found]:
         if attempt >= DRAWS_MAX:
-            told = f"seeds {wanted} were never decided, at last for {reasons[wanted[0]]}"
-            raise AssertionError(told)
+            problem = f"seeds {wanted} were never decided, at last for {reasons[wanted[0]]}"
+            raise AssertionError(problem)
         attempts = range(attempt, attempt + max(1, SIDE_BY_SIDE // len(wanted)))
         draws = [(seed, each) for seed in wanted for each in attempts]
         drawn = [draw_disturbance(*draw) for draw in draws]
@@ -189,7 +189,8 @@ class _View:
 
 
 def _draw_silence(seed: int, attempt: int, watch: Watch) -> Silent:
-    """In every third seed one station is silent, for clearly more or less than a rule allows."""
+    """Draw the silence of a station in every third seed, clearly longer or shorter than a rule
+    allows."""
     rng = np.random.default_rng([seed, attempt, 1])
     allowed = [rule.law.slots for rule in watch.rules if isinstance(rule.law, Silence)]
     if not allowed or seed % 3:

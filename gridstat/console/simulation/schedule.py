@@ -1,4 +1,4 @@
-"""When PMUs measure: at the instants that their period and phase name, all at the same time.
+"""Schedule of PMUs: each measures at the instants of its period and phase, all at the same time.
 
 Real PMUs do so by GPS. An instant is the exact middle of its slot, so that no rounding and no late
 wake-up ever moves an event into another slot.
@@ -23,7 +23,7 @@ LATE_NS_MAX: Final = 5_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """An instant at which one PMU measures; `pmu` is its place in the schedule."""
+    """Instant at which one PMU measures; `pmu` is its index in the schedule."""
 
     pmu: int
     slot: int
@@ -32,7 +32,7 @@ class Measurement:
 
 @dataclass(slots=True)
 class Progress:
-    """What one PMU has published so far."""
+    """Slots that one PMU has published so far."""
 
     first_slot: int | None = None
     newest_slot: int = 0
@@ -48,7 +48,7 @@ class Schedule:
         self.progress = [Progress() for _ in pmus]
 
     def next_ns(self) -> int | None:
-        """When the next measurement is due; None if there is no PMU at all."""
+        """Return when the next measurement is due; None if there is no PMU at all."""
         instants = (
             instant_ns(slot, pmu.period, pmu.phase_ns)
             for pmu, slot in zip(self._pmus, self._next, strict=True)

@@ -1,4 +1,4 @@
-"""From the motion of plants to what PMUs at the buses measure.
+"""Measurements of PMUs at the buses, computed from the motion of the plants.
 
 The voltage of a bus is a sum of the plants' inner voltages, weighted by the network, and its
 frequency the speed at which that sum turns: no derivative of anything is taken, so that a switched

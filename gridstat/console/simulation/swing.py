@@ -1,4 +1,4 @@
-"""How plants swing against each other: the classical model, many cases side by side by RK4.
+"""Swings of plants against each other: the classical model, many cases side by side by RK4.
 
 A plant is a voltage of fixed size behind a reactance and a rotating mass; its angle follows what
 its turbine gives and the network takes. Governors answer to the frequency with a lag. Damping is
@@ -67,7 +67,7 @@ class Motion:
 
 @dataclass(slots=True)
 class _Coefficients:
-    """Of all cases at the present step."""
+    """Coefficients of all cases at the present step."""
 
     currents: NDArray[np.complex128]
     inertia: Array
@@ -106,7 +106,7 @@ def damping_of(phase: Phase) -> Array:
 
 
 def at_rest(emf: Array, angles: Array, network: Network) -> tuple[float, ...]:
-    """What the turbines must give so that nothing moves."""
+    """Return the power that the turbines must give so that nothing moves."""
     inner = emf * np.exp(1j * angles)
     return tuple(float(power) for power in (inner * np.conj(reduce(network).currents @ inner)).real)
 

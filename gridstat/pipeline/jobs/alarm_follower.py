@@ -45,7 +45,7 @@ SENT: Final = "alarms-sent"
 SLICE_NS: Final = 300 * NS_PER_S
 """A long history is evaluated in pieces, which finds the same, in bounded memory."""
 WATCH_NS: Final = 3_600 * NS_PER_S
-"""So often streams that are over are forgotten."""
+"""Interval after which streams that have ended are dropped from the watched ones."""
 MARK_NS: Final = 10 * NS_PER_S
 """A quiet time is marked no more often than this; evaluating it again finds nothing again."""
 
@@ -90,7 +90,8 @@ class AlarmFollower:
         return added
 
     def settle(self) -> None:
-        """At a clean end: what the publisher has sent needs no handing on at the next start."""
+        """Record at a clean end that the publisher has sent all alarms, so that the next start
+        sends none again."""
         sent_ns = self._table.mark(SENT) or 0
         if self._handed_ns > sent_ns and self._is_sent():
             self._table.add_files([], "", {SENT: self._handed_ns})
@@ -117,7 +118,8 @@ class AlarmFollower:
         self._evaluated_ns = evaluated_ns
 
     def _marks(self, evaluated_ns: int) -> dict[str, int]:
-        """What was handed on before counts as sent from now on, if the publisher has no more."""
+        """Return the marks of a commit; alarms that were handed on before count as sent if the
+        publisher has no more."""
         marks = {EVALUATED: evaluated_ns}
         if self._handed_ns and self._is_sent():
             marks[SENT] = self._handed_ns
@@ -147,18 +149,18 @@ class AlarmFollower:
         return rows.sort_by([("onset_ns", "ascending"), ("sequence", "ascending")])
 
     def _watch(self, from_ns: int) -> Watched:
-        """What may have a say from then on, up to the next whole hour."""
+        """Return the streams that the rules watch from then on, up to the next whole hour."""
         known, hour_ns = self._streams.table(), from_ns - from_ns % WATCH_NS
         if self._watched is None or known is not self._known or hour_ns != self._hour_ns:
             self._known, self._hour_ns = known, hour_ns
-            self._watched = watched(self._rules, not_long_over(known, hour_ns).to_pylist())
+            self._watched = watched(self._rules, recently_active(known, hour_ns).to_pylist())
             if self._watched.too_slow:
                 log.warning("silence_not_judged too_slow=%s", len(self._watched.too_slow))
         return self._watched
 
 
-def not_long_over(known: pa.Table, from_ns: int) -> pa.Table:
-    """Streams that may have a say from an instant on: a recorder leaves many that are over."""
+def recently_active(known: pa.Table, from_ns: int) -> pa.Table:
+    """Return the streams that may send after an instant; a log has many streams that have ended."""
     return known.filter(pc.greater_equal(known.column("until_ns"), from_ns - LOOK_BACK_NS_MAX - 1))
 
 
@@ -174,7 +176,7 @@ def numbered(found: pa.Table) -> pa.Table:
 
 
 def _earliest_ns(archive: Archive) -> int:
-    """When the oldest archived event was created, by the statistics of the files."""
+    """Return the creation time of the oldest archived event, by the statistics of the files."""
     files = archive.events.files()
     name = "min.created_ns"
     found = pc.min(files.column(name)).as_py() if name in files.column_names else None

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from gridstat.pipeline.delta_tables import StoredTable
-from gridstat.pipeline.last_events import LAST_HEARD, last_heard
+from gridstat.pipeline.last_event_times import LAST_EVENT_TIMES, last_event_times
 from gridstat.pipeline.log_source import NAME
 from gridstat.pipeline.row_choice import RowChoice
 from gridstat.pipeline.schemas import AUDIT, EVENTS
@@ -41,14 +41,15 @@ JOB: Final = "audit"
 NS_PER_US: Final = 1_000
 NS_PER_S: Final = 1_000_000_000
 LOOK_BACK_NS: Final = HOUR_NS
-"""So far before the audited hours events are read: a stamp may lie before the hour of its slot."""
+"""Time before the audited hours from which events are read: a stamp may lie before the hour of its
+slot."""
 GAPS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What the job has done; `broken` contracts were not kept in some hour, and of `untold` ones
-    nobody can say."""
+    """Result of the job: `broken` contracts were not kept in some hour; `untold` ones have no
+    evidence."""
 
     rows: int
     hours: int
@@ -112,19 +113,19 @@ def _witnesses(spark: SparkSession, folder: PipelineFolder, since_ns: int) -> tu
         events=stamped.filter(F.col("created_ns") >= read_ns),
         unrecorded=_small(spark, folder, GAPS),
         archived_ns=archived_ns,
-        heard=_last_heard(spark, folder, events, read_ns) if read_ns else None,
+        last_events=_last_event_times(spark, folder, events, read_ns) if read_ns else None,
     )
     newest = [LogReader(folder.log, kind).extents() for kind in (LEDGERS, CONTRACTS)]
     ends_ns = [extents[-1].latest_ns for extents in newest if extents]
     return witnesses, max([archived_ns, *ends_ns])
 
 
-def _last_heard(
+def _last_event_times(
     spark: SparkSession, folder: PipelineFolder, events: StoredTable, read_ns: int
 ) -> DataFrame:
     """A gap that reaches into what is read began after the last event that is not, be it old."""
-    found = last_heard(events, known_streams(folder.log), read_ns)
-    return spark.createDataFrame(found, LAST_HEARD)
+    found = last_event_times(events, known_streams(folder.log), read_ns)
+    return spark.createDataFrame(found, LAST_EVENT_TIMES)
 
 
 def _small(spark: SparkSession, folder: PipelineFolder, kind: RecordKind) -> DataFrame:

@@ -1,6 +1,6 @@
-"""Compact: few large files of many small ones, old ones removed, and the log told what it may lose.
+"""Compact: merge small files into few large ones, remove old files, and release archived log.
 
-It may run beside the ingest job, and needs no Spark.
+The job may run beside the ingest job, and needs no Spark.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ HOURS_KEPT_MIN: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class CompactSettings:
-    """What may be set of the job."""
+    """Settings of the job."""
 
     bytes_target: int = 128 * 1024 * 1024
     hours_kept: int = 24
-    """Whoever reads an older version of a table than this may miss files.
+    """Hours for which older versions of a table can be read; a reader of an older one may miss
+    files.
 
     One at least: files that a running ingest has moved into a table and not yet committed look
     like those that a killed one has left.
     """
 
     releases_log: bool = True
-    """Not if others read the log, too, who may not be so far."""
+    """True if archived segments of the log may be removed; False if other readers need them."""
 
     def __post_init__(self) -> None:
         if self.hours_kept < HOURS_KEPT_MIN:
@@ -50,7 +51,7 @@ class CompactSettings:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What became of one table."""
+    """Result of compacting one table."""
 
     table: str
     files_before: int
@@ -60,9 +61,9 @@ class Compacted:
 
 
 def compact(folder: PipelineFolder, settings: CompactSettings | None = None) -> list[Compacted]:
-    """Every table there is; then the log may release what is safe in them.
+    """Compact every table; then release the part of the log that the tables contain.
 
-    A table that cannot be compacted keeps its files, and is told of when all else is done.
+    A table that cannot be compacted keeps its files; its error is raised after all other tables.
     """
     wanted = CompactSettings() if settings is None else settings
     found = [table for table in TABLES.values() if (folder.tables / table.name).is_dir()]
@@ -94,7 +95,7 @@ def compact_table(
 
 
 def release(folder: PipelineFolder) -> int:
-    """Tells the log before which record everything is in the tables."""
+    """Write for the log the number before which all records are in the tables."""
     taken = releasable(folder)
     if taken:
         note_archived(folder.log, EVENTS, taken)

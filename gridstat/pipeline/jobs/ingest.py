@@ -46,24 +46,24 @@ JOB: Final = "ingest"
 POLL_S: Final = 0.2
 QUIET_LOOK_S: Final = 1.0
 STATUS_NS_MAX: Final = 5_000_000_000
-"""A recorder whose word is older is not at work."""
+"""Age of a recorder's status from which on the recorder counts as stopped."""
 QUIET_NS: Final = 2_000_000_000
-"""Clocks of publishers may be so far behind the recorder's."""
+"""Largest delay of a publisher's clock behind the recorder's."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
-    """What may be set of the job."""
+    """Settings of the job."""
 
     trigger_s: float = 0.5
     rows_per_batch: int = 1_000_000
     delay_s: float = 2.0
-    """So long after the newest event a window waits for older ones."""
+    """Time after the newest event for which a window waits for older events."""
     bounds: TimeBounds = field(default_factory=TimeBounds)
     rows_per_share: int = ROWS_PER_TASK_MIN
     """Fewer rows than these are not worth a task and a file of their own."""
     compact_s: float = 600.0
-    """So often tables are compacted between two batches; 0: never."""
+    """Interval at which tables are compacted between two batches; 0: never."""
     keeps_log: bool = False
     """Others read the log, too, and it must not let go of what is in our tables."""
 
@@ -81,8 +81,8 @@ class Follower(Protocol):
         """
 
 
-class _Over(Exception):  # noqa: N818 - It is an end, no error.
-    """A batch came after the end was asked for."""
+class _Ended(Exception):  # noqa: N818 - It is an end, no error.
+    """A batch came after the end was requested."""
 
 
 class Ingest:
@@ -103,7 +103,7 @@ class Ingest:
         self._followers = followers
         self._now_ns = now_ns
         self._busy = threading.Lock()
-        self._beside = BackgroundWorker("coarse-rollups")
+        self._background = BackgroundWorker("coarse-rollups")
         self._is_over = False
         self._compacted_s = time.monotonic()
         self._looked_s = 0.0
@@ -115,8 +115,9 @@ class Ingest:
         self.rollups = Rollups.of(folder, self.archive)
 
     def run(self, stop: threading.Event) -> None:
-        """Takes what is recorded as it comes, until told to stop; then the rest, and flushes."""
-        with self._alone():
+        """Process recorded data as it comes, until `stop` is set; then process the rest and
+        flush."""
+        with self._locked_folder():
             self._await(self._start(available_now=False), stop)
             self._state = "draining"
             self._await(self._start(available_now=True), threading.Event())
@@ -124,16 +125,17 @@ class Ingest:
             self._finish()
 
     def run_to_end(self, *, has_flush: bool = True) -> None:
-        """Takes all that is recorded by now; flushes unless told that more will come."""
-        with self._alone():
+        """Process all data that is recorded by now; flush unless more will come."""
+        with self._locked_folder():
             self._await(self._start(available_now=True), threading.Event())
             self._advance_rest()
             if has_flush:
                 self._finish()
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Nobody else works in the folder until all of ours has ended, and says plainly of what."""
+    def _locked_folder(self) -> Iterator[None]:
+        """Hold the folder's lock until all work of this job has ended, and raise its errors in
+        plain text."""
         with self._folder.lock(JOB):
             forget(self._folder.aside)
             try:
@@ -145,7 +147,7 @@ class Ingest:
                 raise
             finally:
                 with suppress(Exception):  # It is told by now, or something else is.
-                    self._beside.wait()
+                    self._background.wait()
 
     def take(self, slices: DataFrame, batch_id: int) -> None:
         """One batch, slices of the log, to all tables."""
@@ -160,7 +162,7 @@ class Ingest:
         self._offer_coarse()
         alarms = self._follow()
         rate = rows / max(time.monotonic() - began, 1e-9)
-        self._tell(batch_id, rate, newest_ns, alarms)
+        self._report(batch_id, rate, newest_ns, alarms)
 
     def _start(self, *, available_now: bool) -> StreamingQuery:
         self._failure = None
@@ -180,11 +182,11 @@ class Ingest:
     def _take_guarded(self, slices: DataFrame, batch_id: int) -> None:
         with self._busy:
             if self._is_over:  # Taken by the next query; to return would call it done.
-                raise _Over("asked to stop before this batch")
+                raise _Ended("asked to stop before this batch")
             try:
                 self.take(slices, batch_id)
             except GridStatError as error:
-                # Its words say all; the frames behind it would hold segments of the log open.
+                # The text of the error is enough; its frames would hold segments of the log open.
                 self._failure = error.with_traceback(None)
                 raise self._failure from None
 
@@ -194,7 +196,7 @@ class Ingest:
                 if not query.isActive:
                     query.awaitTermination()  # Raises what it died of.
                     return
-                self._keep_house()
+                self._maintain_tables()
             with self._busy:  # Between batches nothing has to be done again.
                 self._is_over = True
             query.stop()  # Not under the lock, which a batch that begins now waits for.
@@ -204,32 +206,33 @@ class Ingest:
             raise
 
     def _advance_rest(self) -> None:
-        """Once no more batches come: the minutes and hours that were not yet seen to."""
-        self._beside.wait()
+        """Compute the remaining minutes and hours, once no more batches come."""
+        self._background.wait()
         newest_ns = self.archive.events.highest("created_ns")
         if newest_ns is not None:
             self.rollups.advance_coarse(self._spark, self._watermark_ns(newest_ns))
 
     def _offer_coarse(self) -> None:
-        """Has minutes and hours reckoned that have ended, also those that a killed driver left."""
-        self._beside.check()
+        """Start the computation of minutes and hours that have ended, and of those that a killed
+        driver left."""
+        self._background.check()
         newest_ns = self.archive.events.highest("created_ns")
         # Compaction waits for a gap between two pieces, and the log for compaction.
-        if newest_ns is None or self._beside.is_busy or self._is_compaction_due():
+        if newest_ns is None or self._background.is_busy or self._is_compaction_due():
             return
         watermark_ns = self._watermark_ns(newest_ns)
         if self.rollups.has_ended(watermark_ns):
-            self._beside.offer(partial(self.rollups.advance_coarse, self._spark, watermark_ns))
+            self._background.offer(partial(self.rollups.advance_coarse, self._spark, watermark_ns))
 
     def _watermark_ns(self, newest_ns: int) -> int:
         return newest_ns - round(self._settings.delay_s * NS_PER_S)
 
-    def _keep_house(self) -> None:
-        """Between batches: few large files, and a look at the clock while nothing comes."""
+    def _maintain_tables(self) -> None:
+        """Compact tables between batches; compute windows and alarms while no event comes."""
         now_s = time.monotonic()
         if self._is_compaction_due():
             with self._busy:
-                if not self._beside.is_busy:  # Else one of the two would have to begin again.
+                if not self._background.is_busy:  # Else one of the two would have to begin again.
                     self._compact()
         if now_s - self._looked_s >= QUIET_LOOK_S:
             self._looked_s = now_s
@@ -259,8 +262,8 @@ class Ingest:
     def quiet_ns(self) -> int:
         """Up to when a recorder at work has recorded nothing new, so that silence is silence; 0
         if there is none at work, or if something waits to be taken."""
-        told = read_status(self._folder.log) or {}
-        time_ns, recorded = told.get("time_ns"), told.get("recorded")
+        status = read_status(self._folder.log) or {}
+        time_ns, recorded = status.get("time_ns"), status.get("recorded")
         if not isinstance(time_ns, int) or not isinstance(recorded, int):
             return 0
         is_at_work = abs(self._now_ns() - time_ns) <= STATUS_NS_MAX
@@ -291,7 +294,7 @@ class Ingest:
             )
             write_progress(self._folder.path, self._last)
 
-    def _tell(self, batch_id: int, rate: float, newest_ns: int, alarms: int) -> None:
+    def _report(self, batch_id: int, rate: float, newest_ns: int, alarms: int) -> None:
         self._alarms += alarms
         now_ns = self._now_ns()
         self._last = Progress(

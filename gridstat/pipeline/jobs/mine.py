@@ -1,4 +1,5 @@
-"""Mine: what history tells, from the rollups and the counters of routers; every table made anew."""
+"""Mine: statistics of history from the rollups and the counters of routers; all tables are
+replaced."""
 
 from __future__ import annotations
 
@@ -33,18 +34,18 @@ JOB: Final = "mine"
 
 @dataclass(frozen=True, slots=True)
 class MineSettings:
-    """What may be set of the job."""
+    """Settings of the job."""
 
     score_limit: float = SCORE_LIMIT
-    """So many deviations away from what is usual a minute must be to be called an anomaly."""
+    """Deviations from the usual value from which on a minute is an anomaly."""
     variables_max: int = VARIABLES_MAX
-    """Correlations are sought among so many variables, those that were heard most often."""
+    """Most variables among which correlations are computed: those with the most events."""
 
 
 def run_mine(
     spark: SparkSession, folder: PipelineFolder, settings: MineSettings | None = None
 ) -> dict[str, int]:
-    """How many rows each of the tables has now."""
+    """Compute all tables of the job; return the number of rows of each."""
     wanted = MineSettings() if settings is None else settings
     with folder.lock(JOB):
         minutes = StoredTable(folder.tables, ROLLUP_1M).read(spark)

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 Facts: TypeAlias = dict[str, Any]
 NS_PER_S: Final = 1_000_000_000
 ROWS_MAX: Final = 500_000
-"""Of one piece; two are in memory at a time."""
+"""Rows of one piece; two pieces are in memory at a time."""
 BUCKETS_MAX: Final = 10_000
-"""Stretches of the interval whose rows are counted before it is cut into pieces."""
+"""Parts of the interval whose rows are counted before it is cut into pieces."""
 COLUMNS: Final = ("stream", "created_ns", "flags", "value", "word")
 APERIODIC: Final = Period(1, 10)
 """Alerts have no period: replayed they may come so often, and of several at once one does."""
@@ -45,7 +45,7 @@ APERIODIC: Final = Period(1, 10)
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """From one instant up to, and without, another; of the variables that any pattern names."""
+    """Interval from one instant up to, and without, another, and patterns of variables."""
 
     from_ns: int
     to_ns: int
@@ -58,7 +58,7 @@ class ReplayRequest:
             check_pattern(pattern)
 
     def names(self, variable: str) -> bool:
-        """Whether a variable is among those that are asked for."""
+        """Return whether a variable matches one of the patterns."""
         return any(matches(pattern, variable) for pattern in self.patterns)
 
 
@@ -85,7 +85,8 @@ class ReplaySource:
         self._found: tuple[ReplayRequest, list[ArchivedVariable]] | None = None
 
     def variables(self, request: ReplayRequest) -> list[ArchivedVariable]:
-        """What is asked for, in the order of names; raises if there is no such variable."""
+        """Return the matching variables in the order of their names; raise an error if there is
+        none."""
         if self._found is None or self._found[0] != request:
             self._found = request, self._find(request)
         return self._found[1]
@@ -102,13 +103,13 @@ class ReplaySource:
         if not rows:
             raise UnknownName(
                 f"no recorded variable is named {' or '.join(request.patterns)}",
-                hint="`gridstat pipeline query` tells what there is: SELECT DISTINCT variable "
+                hint="`gridstat pipeline query` shows what there is: SELECT DISTINCT variable "
                 "FROM events",
             )
         return [_variable(name, found) for name, found in sorted(rows.items())]
 
     def count(self, request: ReplayRequest) -> int:
-        """How many events there are to replay."""
+        """Return the number of events to replay."""
         return self._rows(request, (request.from_ns, request.to_ns)).count()
 
     def events(self, request: ReplayRequest) -> Iterator[pa.RecordBatch]:
@@ -150,7 +151,8 @@ class ReplaySource:
         return sorted_rows.select(*COLUMNS).toArrow()
 
     def _rows(self, request: ReplayRequest, piece: tuple[int, int]) -> DataFrame:
-        """Archived events of a stretch; only of files that may have some."""
+        """Return archived events of a part of the interval; only files that may have some are
+        read."""
         from_ns, to_ns = piece
         table = StoredTable(self._folder.tables, EVENTS)
         rows = table.read(self._spark, table.paths("created_ns", [(from_ns, to_ns - 1)]))

@@ -1,9 +1,8 @@
 """The stage of alarms: final events and rules in, alarms out; the laws run on Arrow batches.
 
-Only streams that some rule watches are looked at, each variable's events together, whatever
-stream they came by. What is sent for a test tells that its sender lives, and nothing else. A
-variable that has not sent a single event is judged, too: the start of its recording stands among
-its events as a sign of life.
+Only streams that some rule watches are evaluated, and all streams of a variable together. A test
+event shows that its sender is alive, and nothing else. A variable without any event is checked,
+too: the start of its recording counts as a sign of life.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _SEEN: Final = pa.schema(
         ("slot_ns", pa.int64()),
     ]
 )
-"""Events and the place of their variable; one without a value is a sign of life and no more."""
+"""Events and the index of their variable; an event without a value is only a sign of life."""
 _READ: Final = ("stream", "created_ns", "value", "flags")
 LOOK_BACK_NS_MAX: Final = 2 * 3_600 * NS_PER_S
 """Silence of streams so slow that it needs more is not judged; `Watched.too_slow` names them."""
@@ -77,11 +76,11 @@ class WatchedVariable:
 
     @property
     def since_ns(self) -> int:
-        """When the first one began."""
+        """Start of the first span."""
         return min(since_ns for since_ns, _ in self.held_ns)
 
     def is_held(self, at_ns: int) -> bool:
-        """Whether it was to send at that instant."""
+        """Return whether the variable was to send at that instant."""
         return any(since_ns <= at_ns <= until_ns for since_ns, until_ns in self.held_ns)
 
 
@@ -98,7 +97,7 @@ class WatchedStream:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the rules watch of the known streams; `place` of a stream is that of its variable."""
+    """Streams that the rules watch; `place` of a stream is the index of its variable."""
 
     rules: tuple[AlarmRule, ...]
     variables: tuple[WatchedVariable, ...]
@@ -193,7 +192,7 @@ def _rows_of_share(
     unrecorded_ns: Sequence[tuple[int, int]],
     given: tuple[int, int],
 ) -> pa.Table:
-    """Events of watched streams, with the place of their variable, and the signs of life."""
+    """Return events of watched streams, with the index of their variable, and the signs of life."""
     start_ns, to_ns = span_ns[0] - seen.look_back_ns, span_ns[1]
     is_mine = is_in_share(np.array([each.place for each in seen.streams], np.int64), *given)
     mine = [each for each, is_ours in zip(seen.streams, is_mine, strict=True) if is_ours]
@@ -269,7 +268,7 @@ def _findings(
 def _is_excused(
     variable: WatchedVariable, unrecorded_ns: tuple[tuple[int, int], ...], at_ns: int
 ) -> bool:
-    """Silence without a contract, or while nobody recorded, is nobody's fault."""
+    """Return whether a silence does not count: there is no contract, or nothing was recorded."""
     return not variable.is_held(at_ns) or any(
         from_ns <= at_ns <= to_ns for from_ns, to_ns in unrecorded_ns
     )

@@ -1,4 +1,4 @@
-"""What was unusual: windows that lie far from what the variable is like at that hour of the day.
+"""Anomalies: windows that lie far from the usual value of the variable at that hour of the day.
 
 Law in `model/robust_score.py`; the profile is that of `stages/profiles.py`.
 """
@@ -29,8 +29,8 @@ def anomalies(rollups: DataFrame, profiles: DataFrame, *, limit: float = SCORE_L
     """Each window whose mean is an outlier beside others of the same variable and hour."""
     usual = profiles.filter((F.col("weekday") == ANY_DAY) & (F.col("windows") >= VALUES_MIN))
     usual = usual.select("variable", "hour", "median", "mad")
-    heard = rollups.filter(F.col("count") > 0).withColumn("hour", F.hour("window_start"))
-    judged = heard.join(F.broadcast(usual), on=["variable", "hour"], how="inner").withColumn(
+    received = rollups.filter(F.col("count") > 0).withColumn("hour", F.hour("window_start"))
+    judged = received.join(F.broadcast(usual), on=["variable", "hour"], how="inner").withColumn(
         "score", robust_score(F.col("mean"), F.col("median"), F.col("mad"))
     )
     found = judged.filter(F.abs("score") > limit).withColumns(

@@ -1,4 +1,4 @@
-"""Where it is narrow: channels by what they lost, how full they were, and what had to wait."""
+"""Bottlenecks: channels by their losses, their load, and the events that waited."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BANDWIDTH: Final = "bandwidth_bytes_per_s"
-"""Not a count: what the channel is said to carry, recorded beside its counters; 0: not said."""
+"""Declared bandwidth of the channel, recorded beside its counters; 0: not declared. It is no
+counter."""
 QUEUED: Final = "queued"
-"""Not a count either: how many events wait at the moment."""
+"""Number of events that wait at the moment. It is no counter either."""
 DROPS: Final = ("queue_full", "pool_empty", "send_failed")
 PLACE: Final = ("router", "channel")
 NS_PER_S: Final = 1e9
@@ -57,7 +58,8 @@ def bottlenecks(counters: DataFrame) -> DataFrame:
 
 
 def _rises(counters: DataFrame) -> DataFrame:
-    """How much each counter rose from one reading to the next, and how fast."""
+    """Return the increase of each counter from one reading to the next, and the rate of
+    increase."""
     in_order = Window.partitionBy(*PLACE, "counter").orderBy("time_ns")
     read = counters.filter(~F.col("counter").isin(BANDWIDTH, QUEUED)).select(
         *PLACE,

@@ -25,7 +25,7 @@ IMPLAUSIBLE_TIME: Final = "implausible_time"
 NOT_FINITE: Final = "not_finite"
 DUPLICATE: Final = "duplicate"
 REASONS: Final = (UNKNOWN_STREAM, IMPLAUSIBLE_TIME, NOT_FINITE, DUPLICATE)
-"""In the order in which they are looked for."""
+"""Reasons in the order in which they are checked."""
 
 IDENTITY: Final = ("stream", "created_ns", "sequence")
 """Two events with the same are one event that came twice."""
@@ -34,11 +34,11 @@ NS_PER_DAY: Final = 86_400_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """By what a batch is judged."""
+    """Inputs by which a batch is checked."""
 
     bounds: TimeBounds
     known: FileRows
-    """What was archived before and may come again."""
+    """Rows that were archived before and may come again."""
     from_record: int = 0
     """Rows before this one are done with."""
     quarantined: int = 0
@@ -65,7 +65,8 @@ def judge(rows: pa.Table, by: Judgement) -> pa.Table:
 
 
 def reason_codes(rows: pa.Table, bounds: TimeBounds) -> NDArray[np.int8]:
-    """0 for a good row, else one more than the place of its reason; of the row alone."""
+    """Return 0 for a good row, else one more than the index of its reason; checks each row
+    alone."""
     value = rows.column("value").fill_null(0.0).to_numpy()  # Null: a type that is no number.
     is_known = rows.column("variable").is_valid().to_numpy()
     return np.select(
@@ -86,7 +87,8 @@ def is_plausible_time(rows: pa.Table, bounds: TimeBounds) -> NDArray[np.bool_]:
 
 
 def duplicates(rows: pa.Table, is_good: NDArray[np.bool_], by: Judgement) -> NDArray[np.int64]:
-    """Places of good rows of whose identity there is an earlier record, here or known."""
+    """Return the indices of good rows that repeat an earlier record, of this batch or of the
+    archive."""
     places = np.flatnonzero(is_good)
     if not len(places):
         return places

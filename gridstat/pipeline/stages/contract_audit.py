@@ -1,8 +1,8 @@
-"""What every contract promised in every hour, and what came of it: the evidence.
+"""Audit of contracts: the promise of each contract in each hour, and the evidence of its delivery.
 
-Three witnesses are joined: the contracts as granted and the law of slots, which say what was due;
-the ledgers, by which subscribers tell what came; and, for the recorder's own subscriptions, the
-archived events themselves, by which latencies and gaps are exact.
+Three sources are joined: the granted contracts with the law of slots, which give the slots that
+were due; the ledgers, in which subscribers report what came; and, for the recorder's own
+subscriptions, the archived events, which give exact latencies and gaps.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 OPEN_S: Final = 15.0
-"""So much of what is due at the border of an hour may be counted in the next one: a contract is
+"""Slots that may be counted in the next hour, in seconds before the end of an hour: a contract is
 seen and a ledger read every few seconds, and a slot is open for its latency and a second more."""
 QUANTILES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 GAPS_COLUMNS: Final = (
     "subscription bigint, endpoint string, variable string, slots bigint, seconds double, "
     "gap_start timestamp, gap_end timestamp, from_ns bigint, to_ns bigint, is_exact boolean"
 )
-"""What `all_gaps` and `worst_gaps` give."""
+"""Columns of `all_gaps` and `worst_gaps`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,9 @@ class Witnesses:
     unrecorded: DataFrame
     archived_ns: int
     """Events created up to here are in the archive, or never came."""
-    heard: DataFrame | None = None
-    """If `events` are not all: streams of interest, and when each was last heard before them."""
+    last_events: DataFrame | None = None
+    """Streams of interest and the time of each one's last earlier event, if `events` are only a
+    part."""
 
 
 def audit(witnesses: Witnesses, until_ns: int, *, open_s: float = OPEN_S) -> DataFrame:
@@ -68,7 +69,7 @@ def audit(witnesses: Witnesses, until_ns: int, *, open_s: float = OPEN_S) -> Dat
 
     away = unrecorded_by_hour(witnesses.unrecorded)
     hours = hours.join(F.broadcast(away), on="hour_ns", how="left")
-    # An hour that goes on is told by a reading that may be as old as the recorder lets it be.
+    # The reading of an hour that goes on may be as old as the recorder allows.
     goes_on = F.col("hour_ns") + F.lit(HOUR_NS) > F.lit(until_ns)
     return _as_table(hours, F.when(goes_on, open_s + LEDGER_S).otherwise(open_s))
 
@@ -97,10 +98,11 @@ def worst_gaps(gaps: DataFrame, count: int) -> DataFrame:
 
 
 def _gaps(witnesses: Witnesses, until_ns: int) -> DataFrame:
-    """What the archive tells of a subscription counts, and its ledger only where there is none."""
+    """Return the gaps of subscriptions: from the archive where it has the subscription, else from
+    its ledger."""
     heard_ns = min(until_ns, witnesses.archived_ns)
     found = gaps_of_streams(
-        witnesses.events, witnesses.streams, witnesses.contracts, heard_ns, witnesses.heard
+        witnesses.events, witnesses.streams, witnesses.contracts, heard_ns, witnesses.last_events
     )
     known = without_unrecorded(found, witnesses.unrecorded)
     owners = witnesses.contracts.select(*SUBSCRIPTION).distinct()
@@ -113,8 +115,8 @@ def _gaps(witnesses: Witnesses, until_ns: int) -> DataFrame:
         F.lit(True).alias("is_exact"),
     )
     own = witnesses.streams.select("subscription", "variable").distinct()
-    told = gaps_of_ledgers(witnesses.ledgers, witnesses.contracts, until_ns)
-    others = told.join(F.broadcast(own), on=["subscription", "variable"], how="left_anti")
+    reported = gaps_of_ledgers(witnesses.ledgers, witnesses.contracts, until_ns)
+    others = reported.join(F.broadcast(own), on=["subscription", "variable"], how="left_anti")
     return exact.unionByName(others.select(*GAP))
 
 
@@ -152,14 +154,15 @@ def _as_table(hours: DataFrame, open_s: Column) -> DataFrame:
 
 
 def _is_kept(open_s: Column) -> Column:
-    """False if it is known to be broken, null if nobody can tell, true only if all is well."""
+    """Return false if the contract is known to be broken, null if unknown, true only if all is
+    well."""
     open_slots = open_s * F.col("period_per_seconds") / F.col("period_seconds")
     open_slots = F.ceil(open_slots / F.col("every")) + F.lit(1)
     missing = F.col("expected_by_law") - F.col("expected")
     is_short = F.coalesce(missing > open_slots, F.lit(False))
     is_broken = (F.col("lost") > 0) | (F.col("late") > 0)
-    cannot_tell = F.col("readings").isNull() | (F.col("unknown") > 0) | is_short
-    return F.when(is_broken, F.lit(False)).when(~cannot_tell, F.lit(True))
+    is_unknown = F.col("readings").isNull() | (F.col("unknown") > 0) | is_short
+    return F.when(is_broken, F.lit(False)).when(~is_unknown, F.lit(True))
 
 
 def _counts() -> Column:

@@ -39,7 +39,8 @@ def terms_held(contracts: DataFrame, until_ns: int) -> DataFrame:
 
 
 def promises_by_hour(contracts: DataFrame, until_ns: int) -> DataFrame:
-    """For each contract and hour the terms that held last in it, and what was promised in all."""
+    """Return for each contract and hour the last terms in that hour, and the sum of what was
+    promised."""
     held = terms_held(contracts, until_ns)
     hours = F.sequence(
         _hour(F.col("from_ns")), _hour(F.col("to_ns") - F.lit(1)), F.lit(HOUR_NS).cast("bigint")
@@ -60,7 +61,7 @@ def promises_by_hour(contracts: DataFrame, until_ns: int) -> DataFrame:
 
 
 def merged(stretches: DataFrame) -> DataFrame:
-    """The same stretches of time without what is in an earlier one already."""
+    """Return the same spans without the parts that lie in an earlier span."""
     in_order = Window.orderBy("from_ns", "to_ns")
     earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
     known_ns = F.coalesce(F.max("to_ns").over(earlier), F.col("from_ns"))
@@ -69,7 +70,7 @@ def merged(stretches: DataFrame) -> DataFrame:
 
 
 def unrecorded_by_hour(gaps: DataFrame) -> DataFrame:
-    """How long in each hour something was not recorded; what overlaps counts once."""
+    """Return the unrecorded time in each hour; overlapping gaps count once."""
     hours = F.sequence(
         _hour(F.col("from_ns")), _hour(F.col("to_ns") - F.lit(1)), F.lit(HOUR_NS).cast("bigint")
     )

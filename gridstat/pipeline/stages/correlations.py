@@ -1,4 +1,4 @@
-"""Which variables move together: Pearson's correlation of every pair over their common seconds."""
+"""Pearson's correlation of every pair of variables over their common seconds."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 INPUT: Final = "variable string, window_start timestamp, count bigint, mean double"
 VARIABLES_MAX: Final = 64
-"""Pairs grow with the square; of more variables those that were heard most often are taken."""
+"""Most variables; pairs grow with the square, so those with the most events are taken."""
 SECONDS_MIN: Final = 30
-"""Fewer common seconds say nothing."""
+"""Fewest common seconds for a correlation."""
 
 
 def correlations(
     rollups: DataFrame, *, variables_max: int = VARIABLES_MAX, seconds_min: int = SECONDS_MIN
 ) -> DataFrame:
     """Each pair once, the earlier name first; null where one of the two never moved."""
-    heard = rollups.filter(F.col("count") > 0)
-    often = heard.groupBy("variable").agg(F.sum("count").alias("events"))
+    received = rollups.filter(F.col("count") > 0)
+    often = received.groupBy("variable").agg(F.sum("count").alias("events"))
     chosen = often.orderBy(F.col("events").desc(), "variable").limit(variables_max)
-    kept = heard.join(F.broadcast(chosen.select("variable")), on="variable", how="left_semi")
+    kept = received.join(F.broadcast(chosen.select("variable")), on="variable", how="left_semi")
     # A variable whose contract has changed has two streams in that second.
     weighted = F.sum(F.col("mean") * F.col("count")) / F.sum("count")
     seconds = kept.groupBy("variable", "window_start").agg(weighted.alias("value"))

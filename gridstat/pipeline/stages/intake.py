@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FIRST: Final = "first_record"
 END: Final = "end_record"
-"""What a task tells: the first record that it was given, and the one after the last."""
+"""Columns of a task's result: the first record that it was given, and the one after the last."""
 OUTPUT: Final = f"{WRITTEN}, {FIRST} bigint, {END} bigint"
 _NAMES: Final = EVENT_SCHEMA.get_field_index("variable")
 SCHEMA: Final = EVENT_SCHEMA.set(
@@ -65,9 +65,9 @@ def take_share(
         }
     )
     rows = recorded_rows(log, slices, share, shares, by.from_record)
-    for told in write_rows(judge(rows, by), aside=aside, partitions=("reason", "day")):
-        nothing = pa.nulls(told.num_rows, pa.int64())
-        yield told.append_column(FIRST, nothing).append_column(END, nothing)
+    for written in write_rows(judge(rows, by), aside=aside, partitions=("reason", "day")):
+        nulls = pa.nulls(written.num_rows, pa.int64())
+        yield written.append_column(FIRST, nulls).append_column(END, nulls)
 
 
 def recorded_rows(

@@ -1,8 +1,8 @@
 """Ledgers, counts since each subscription began, cut into hours.
 
 A reading's increase over the one before it belongs to the hour in which it was read, its end
-included. Counts that fall have begun anew: then all of the reading is increase, as Prometheus does
-it, and for all counts of the row at once.
+included. Counts that fall have started again from zero: then the whole reading is increase, as in
+Prometheus, and for all counts of the row at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SUBSCRIPTION: Final = ("subscription", "endpoint", "variable")
-"""By the number alone a broker that began anew could be mistaken for the one before it."""
+"""Key of a subscription; its number alone could mean another one after a broker has started
+anew."""
 COUNTS: Final = (
     "expected",
     "delivered",
@@ -36,7 +37,7 @@ OUTPUT: Final = (*SUBSCRIPTION, "hour_ns", *COUNTS, "latency_counts", "readings"
 
 
 def counts_by_hour(ledgers: DataFrame) -> DataFrame:
-    """What each subscription counted in each hour that has a reading of it.
+    """Return the counts of each subscription in each hour that has a reading.
 
     Of the oldest reading of all it is not known when its counts began: it is only a base. A
     subscription that appears later began later, and counts from nothing.
@@ -70,7 +71,7 @@ def counts_by_hour(ledgers: DataFrame) -> DataFrame:
 
 
 def hour_of_reading(time_ns: Column) -> Column:
-    """The hour that a reading tells of: one at its very end still does."""
+    """Return the hour of a reading; a reading at the very end of an hour belongs to it."""
     before_ns = time_ns - F.lit(1)
     return before_ns - F.pmod(before_ns, F.lit(HOUR_NS))
 

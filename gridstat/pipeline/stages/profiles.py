@@ -1,4 +1,4 @@
-"""What is usual: averages by hour, day and week, and the profile of each hour of the day and week.
+"""Usual values: averages by hour, day and week, and the profile of each hour of the day and week.
 
 Made from rollups, which keep counts, so that averages are those of the single values and not of
 windows. Hours, days and weeks are of UTC; weeks begin on Monday, as ISO 8601 says.
@@ -31,7 +31,7 @@ def device_of(variable: Column) -> Column:
 
 
 def averages(rollups: DataFrame) -> DataFrame:
-    """For each variable what it was on average in every hour, day and week (S2 §4.5)."""
+    """Return the average of each variable in every hour, day and week (S2 §4.5)."""
     spans = [
         F.struct(F.lit(span).alias("span"), F.date_trunc(span, "window_start").alias("span_start"))
         for span in SPANS
@@ -42,7 +42,8 @@ def averages(rollups: DataFrame) -> DataFrame:
 
 
 def profiles(rollups: DataFrame) -> DataFrame:
-    """What each variable is like at each hour of the day, on each day of the week and on any."""
+    """Return the profile of each variable at each hour of the day, for each day of the week and any
+    day."""
     weekday = F.pmod(F.dayofweek("window_start") + F.lit(5), F.lit(7)) + F.lit(1)
     key = ["variable", "weekday", "hour"]
     windows = _centred(rollups).select(
@@ -62,7 +63,8 @@ def profiles(rollups: DataFrame) -> DataFrame:
 
 
 def _centred(rollups: DataFrame) -> DataFrame:
-    """With each variable's own mean to subtract: squares of large numbers would drown the rest."""
+    """Add each variable's own mean, to be subtracted: squares of large numbers would lose
+    precision."""
     own = Window.partitionBy("variable")
     return rollups.filter(F.col("count") > 0).withColumn("centre", F.avg("mean").over(own))
 

@@ -1,8 +1,8 @@
-"""Rollup: what each stream did in each window of event time, be it a second, a minute or an hour.
+"""Rollup: counts and statistics of each stream in each window of event time (second, minute, hour).
 
-A stream that was silent has a row with count 0 in every window in which it had something due and
-somebody was heard; windows in which nobody was heard have none, for then it was the recorder that
-was away. Percentiles are exact, which Spark's own aggregation does at a third of the speed.
+A silent stream has a row with count 0 in every window in which it had a slot due and any other
+stream has events. A window without any event has no rows, for then the recorder was away.
+Percentiles are exact; Spark's own exact aggregation has a third of the speed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ _MEASURED: Final = pa.schema(
 
 
 def rollup(shares: DataFrame, events: FileRows, window_s: int) -> DataFrame:
-    """What was heard, with the columns `MEASURED`; shares are as `in_shares` gives them."""
+    """Return the received events by window, with the columns `MEASURED`; `in_shares` makes the
+    shares."""
     work = partial(measure_share, events=events, window_ns=window_s * NS_PER_S)
     return shares.mapInArrow(work, MEASURED)
 
@@ -91,7 +92,7 @@ def rollup_core(events: DataFrame, window_s: int, *, delay_s: float = 2.0) -> Da
 
 
 def measure(rows: pa.Table, window_ns: int) -> pa.Table:
-    """What was heard of some streams, a row for each window."""
+    """Return one row for each window and stream."""
     columns = {name: rows.column(name).to_numpy() for name in INPUT}
     order = np.lexsort((columns["sequence"], columns["created_ns"], columns["stream"]))
     columns = {name: column[order] for name, column in columns.items()}
@@ -102,7 +103,7 @@ def measure(rows: pa.Table, window_ns: int) -> pa.Table:
 
 
 def _measures(columns: dict[str, NDArray[Any]], window_ns: int) -> dict[str, Any]:
-    """Of rows in the order of stream and time."""
+    """Return the measures of rows that are in the order of stream and time."""
     stream, created_ns, value = columns["stream"], columns["created_ns"], columns["value"]
     start_ns = created_ns - created_ns % window_ns
     is_first = np.ones(len(stream), dtype=bool)
@@ -162,14 +163,14 @@ def _percentile(
 
 
 def complete(measured: pa.Table, streams: pa.Table, window_s: int) -> pa.Table:
-    """The columns of the rollup tables: with what was expected, and with the silent streams.
+    """Add the expected counts and the silent streams to the columns of the rollup tables.
 
-    All that was heard in a window must be there, since only then it is known who was not.
+    All events of a window must be there, since only then the silent streams are known.
     """
     if not measured.num_rows:
         return _finished(measured, {}, window_s)
     numbers, starts = (measured.column(name).to_pylist() for name in ("stream", "start_ns"))
-    heard = set(zip(numbers, starts, strict=True))
+    received = set(zip(numbers, starts, strict=True))
     # Every life of the recorder leaves streams that are over; they cost no window anything.
     first_ns, end_ns = min(starts), max(starts) + window_s * NS_PER_S
     is_held = pc.and_(
@@ -183,7 +184,7 @@ def complete(measured: pa.Table, streams: pa.Table, window_s: int) -> pa.Table:
         (number, start_ns)
         for start_ns in sorted(set(starts))
         for number, stream in held.items()
-        if (number, start_ns) not in heard and expected(stream, start_ns, window_s)
+        if (number, start_ns) not in received and expected(stream, start_ns, window_s)
     ]
     quiet = pa.table(
         {

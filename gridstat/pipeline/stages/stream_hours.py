@@ -1,4 +1,4 @@
-"""What the recorder's own subscriptions say of themselves, exactly, from their archived events.
+"""Exact figures of the recorder's own subscriptions, from their archived events.
 
 A stream is one contract of the recorder; every due slot that has no event is missing, and slots
 missing one after the other are a gap. Others' gaps are known from their ledgers alone.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TIME_QUALITY_BITS: Final = 0b11
 NS_PER_US: Final = 1_000.0
 GRACE_NS: Final = 2_000_000_000
-"""Shorter than this, what is missing after a grant or at the end is on its way or being set up."""
+"""Shortest gap after a grant or at the end; a shorter one is set-up time or an event in flight."""
 GAP: Final = (*SUBSCRIPTION, "hour_ns", "slots", "from_ns", "to_ns", "is_exact")
 """A gap: so many due slots in a row, from the first one's instant to that of the slot after."""
 _LAW: Final = ("period_seconds", "period_per_seconds", "phase_ns", "every")
@@ -58,14 +58,14 @@ def gaps_of_streams(
     streams: DataFrame,
     contracts: DataFrame,
     until_ns: int,
-    heard: DataFrame | None = None,
+    last_events: DataFrame | None = None,
 ) -> DataFrame:
     """Every gap of every stream: before its first event, between two, and after the last.
 
     If some events are left out, `heard` names the streams of interest and when each was last heard
     before; what was due earlier is no matter then.
     """
-    bounds = _since_heard(_bounds(streams, contracts, until_ns), heard)
+    bounds = _since_last_event(_bounds(streams, contracts, until_ns), last_events)
     law = bounds.select("stream", *_LAW)
     stamped = events.select("stream", "created_ns").join(F.broadcast(law), on="stream", how="inner")
     slots = stamped.select("stream", slot_of(F.col("created_ns"), named()).alias("slot"), "every")
@@ -97,7 +97,8 @@ def gaps_of_streams(
 
 
 def without_unrecorded(gaps: DataFrame, unrecorded: DataFrame) -> DataFrame:
-    """Slots that were due while nothing was recorded are no part of a gap: nobody knows."""
+    """Remove slots from gaps that were due while nothing was recorded, since their fate is
+    unknown."""
     away = merged(unrecorded).select(
         F.col("from_ns").alias("away_ns"), F.col("to_ns").alias("back_ns")
     )
@@ -123,9 +124,9 @@ def without_unrecorded(gaps: DataFrame, unrecorded: DataFrame) -> DataFrame:
 
 
 def gaps_of_ledgers(ledgers: DataFrame, contracts: DataFrame, until_ns: int) -> DataFrame:
-    """The worst gap of each subscription and hour, as its subscriber has told it."""
-    told = ledgers.filter(F.col("path").isNull() & (F.col("gap_slots_max") > 0))
-    worst = told.groupBy(*SUBSCRIPTION, _hour("gap_ended_ns")).agg(
+    """Return the worst gap of each subscription and hour, as its subscriber has reported it."""
+    reported = ledgers.filter(F.col("path").isNull() & (F.col("gap_slots_max") > 0))
+    worst = reported.groupBy(*SUBSCRIPTION, _hour("gap_ended_ns")).agg(
         F.max("gap_slots_max").alias("slots"),
         F.max_by("gap_ended_ns", "gap_slots_max").alias("to_ns"),
     )
@@ -145,7 +146,7 @@ def gaps_of_ledgers(ledgers: DataFrame, contracts: DataFrame, until_ns: int) -> 
 
 
 def _bounds(streams: DataFrame, contracts: DataFrame, until_ns: int) -> DataFrame:
-    """From which slot on events of a stream are due, and from which on not any more."""
+    """Return the first slot of each stream that is due, and the first that is no longer due."""
     over = contracts.filter("is_over").groupBy("subscription", "variable")
     ends = over.agg(F.max("time_ns").alias("over_ns"))
     # A variable goes on under another number on other terms, or under another contract.
@@ -164,12 +165,12 @@ def _bounds(streams: DataFrame, contracts: DataFrame, until_ns: int) -> DataFram
     )
 
 
-def _since_heard(bounds: DataFrame, heard: DataFrame | None) -> DataFrame:
-    if heard is None:
+def _since_last_event(bounds: DataFrame, last_events: DataFrame | None) -> DataFrame:
+    if last_events is None:
         return bounds.withColumn("heard_ns", F.lit(None).cast("bigint"))
-    known = bounds.join(F.broadcast(heard), on="stream", how="inner")
+    known = bounds.join(F.broadcast(last_events), on="stream", how="inner")
     next_due = slot_of(F.col("heard_ns"), named()) + F.col("every")
-    # `greatest` leaves out what is null: who was never heard is missed from the beginning.
+    # `greatest` leaves out nulls: a stream without an event is missing from its beginning.
     return known.withColumn("first", F.greatest("first", next_due))
 
 

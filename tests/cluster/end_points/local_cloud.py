@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from gridstat.console.access import load_access
-from gridstat.console.operator_session import operator_desk
+from gridstat.console.operator_session import open_operator_session
 from gridstat.endpoint.connection_setup import connect
 from gridstat.model.errors import GridStatError
 from gridstat.net.command.certificate_folder import CertificateFolder
@@ -112,7 +112,7 @@ class LocalCloud:
         """What the broker says of its cloud; empty while it cannot be asked."""
 
         async def ask() -> dict[str, Any]:
-            async with operator_desk(load_access(self.files.folder(OPERATOR))) as desk:
+            async with open_operator_session(load_access(self.files.folder(OPERATOR))) as desk:
                 return await desk.ask(Survey(request_id=0))
 
         try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gridstat.console.access import load_access
 from gridstat.console.config.grid_file import grid_from_text
 from gridstat.console.grid_folder import GridFolder
-from gridstat.console.operator_session import operator_desk
+from gridstat.console.operator_session import open_operator_session
 from gridstat.endpoint.connection_setup import connect
 from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
@@ -124,7 +124,7 @@ class Cloud:
 
     def ask(self, command: OperatorCommand) -> dict[str, Any]:
         async def asking() -> dict[str, Any]:
-            async with operator_desk(self.access) as desk:
+            async with open_operator_session(self.access) as desk:
                 return await desk.ask(command)
 
         return asyncio.run(asking())

@@ -21,7 +21,7 @@ async def _told_until_given_up(job: Job) -> list[str]:
         if text.startswith("going on without it"):
             given_up.set()
 
-    supervisor = Supervisor([[job]], tell=tell)
+    supervisor = Supervisor([[job]], on_message=tell)
     try:
         await supervisor.start(lambda _: None)
         await asyncio.wait_for(given_up.wait(), 40)

@@ -77,4 +77,4 @@ if __name__ == "__main__":
     setattr(frames, "encode_body", newer_body)  # noqa: B010
     setattr(broker_daemon, "LeafBroker", NewerBroker)  # noqa: B010
     plan = broker_daemon.load_broker(Path(sys.argv[1]))
-    broker_daemon.run_broker(plan, on_ready=tell_ready, tell=say)
+    broker_daemon.run_broker(plan, on_ready=tell_ready, on_message=say)

@@ -36,7 +36,7 @@ def main(file: Path, schema_version: int) -> None:
     hello = partial(Hello, schema_version=schema_version)
     setattr(session_table, "Hello", hello)  # noqa: B010 - mypy holds modules to be constant.
     setattr(session, "decode_message", decode)  # noqa: B010
-    run_router(partial(load_router, file), on_ready=tell_ready, tell=say)
+    run_router(partial(load_router, file), on_ready=tell_ready, on_message=say)
 
 
 def tell_ready(line: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from gridstat.console.access import load_access
 from gridstat.console.config.grid_file import grid_from_text
 from gridstat.console.grid_folder import GridFolder
-from gridstat.console.operator_session import operator_desk
+from gridstat.console.operator_session import open_operator_session
 from gridstat.endpoint.connection_setup import connect
 from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
@@ -105,7 +105,7 @@ class SevenClouds:
 
     def ask(self, broker: str, command: OperatorCommand) -> Facts:
         async def asking() -> Facts:
-            async with operator_desk(self.access.beside(broker)) as desk:
+            async with open_operator_session(self.access.beside(broker)) as desk:
                 return await desk.ask(command)
 
         return asyncio.run(asking())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from gridstat.console.access import load_access
 from gridstat.console.config.grid_file import grid_from_text
 from gridstat.console.grid_folder import GridFolder
-from gridstat.console.live.grid_view import watched_brokers
+from gridstat.console.live.grid_survey import watched_brokers
 from gridstat.endpoint.connection_setup import connect
 from gridstat.model.errors import GridStatError
 from gridstat.net.command.address import address_text

@@ -108,7 +108,7 @@ def test_top_of_a_broker_above_clouds_is_refused_with_the_clouds(
     async def desk(_access: Access, _who: str) -> AsyncIterator[Desk]:
         yield Desk()
 
-    monkeypatch.setattr("gridstat.console.cli.top.operator_desk", desk)
+    monkeypatch.setattr("gridstat.console.cli.top.open_operator_session", desk)
     top = ["top", "--cloud", "root", *words, "--folder", str(folder)]
     result = CliRunner().invoke(app, top)
     assert result.exit_code == 2

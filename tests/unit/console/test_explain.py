@@ -59,7 +59,7 @@ def test_the_only_path_has_the_counts_of_the_contract() -> None:
 
 def test_paths_that_nobody_can_tell_apart_have_no_figures() -> None:
     ledger = {"paths": [counted(UPPER, 0, is_counted=False), counted(LOWER, 0)]}
-    assert "nobody can tell" in lines(ledger, UPPER, LOWER)[3]
+    assert "cannot be distinguished" in lines(ledger, UPPER, LOWER)[3]
 
 
 def test_without_a_report_only_the_paths_are_told() -> None:

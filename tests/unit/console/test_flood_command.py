@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from gridstat.console.access import Access, KnownBroker
-from gridstat.console.cli.flood import broker_of, command_of, flood, listed, mode_numbers, told
+from gridstat.console.cli.flood import (
+    broker_of,
+    command_of,
+    flood,
+    flood_lines,
+    listed,
+    mode_numbers,
+)
 from gridstat.model.errors import Misuse, UnknownName
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
@@ -83,7 +90,7 @@ def term(mode: int, every: int, **facts: Any) -> dict[str, Any]:
 
 
 def test_a_flood_in_a_mode_that_is_not_defined_is_listed_as_such() -> None:
-    assert list(told({"name": NAME, "modes": [term(3, 1, is_defined=False)]})) == [
+    assert list(flood_lines({"name": NAME, "modes": [term(3, 1, is_defined=False)]})) == [
         f"{NAME} floods in mode 3 (not defined: it is never active, and can be stopped), "
         "every event, from depth 1 down"
     ]
@@ -97,7 +104,7 @@ def test_people_are_told_in_sentences() -> None:
         "refusing": {"west": "channel c2/e0→c3/e0 is full", "east": "nobody publishes it"},
         "floodless": ["c2/e1"],
     }
-    assert list(told(facts)) == [
+    assert list(flood_lines(facts)) == [
         f"{NAME} floods in all modes, every event, from depth 1 down",
         f"{NAME} floods in mode 2, one slot in 4, from depth 1 down, as a broker above wants "
         "instead of what was asked here",
@@ -106,7 +113,7 @@ def test_people_are_told_in_sentences() -> None:
         "  refused by west: channel c2/e0→c3/e0 is full",
         "  of a release that floods nothing: c2/e1",
     ]
-    assert list(told({"name": NAME, "modes": []})) == [f"{NAME} does not flood"]
+    assert list(flood_lines({"name": NAME, "modes": []})) == [f"{NAME} does not flood"]
     assert list(listed({"floods": []})) == ["nothing floods"]
     assert len(list(listed({"floods": [facts, facts]}))) == 12
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.console.access import load_access
-from gridstat.console.cli.attaching import places_of
+from gridstat.console.cli.attaching import edge_addresses
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.config.grid_file import DEFAULT_GRID_FILE, default_grid_text, grid_from_text
 from gridstat.console.config.router_file import load_router
@@ -73,7 +73,7 @@ def test_commands_find_every_broker_of_the_tree(built_in: GridFolder) -> None:
     assert (other.cloud, other.broker) == ("c2", access.tree["c2"].address)
     assert other.name_service == access.tree["c2"].name_service
     assert access.beside("c9") is access
-    assert [place.partition("@")[0] for place in places_of(other, None)] == [
+    assert [place.partition("@")[0] for place in edge_addresses(other, None)] == [
         "c2/harbour-a",
         "c2/harbour-b",
     ]

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gridstat.console.cli.command_errors import telling
+from gridstat.console.cli.command_errors import reporting_errors
 from gridstat.console.cli.main import COMMANDS, app
 from gridstat.model.errors import Misuse
 
@@ -101,7 +101,7 @@ def test_what_is_no_number_reaches_no_command_whatever_the_options_let_pass(numb
     """Of some releases of typer `nan` passes every bound."""
     done: list[float] = []
 
-    @telling
+    @reporting_errors
     def command(*, latency_ms: float) -> None:
         done.append(latency_ms)
 

@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from gridstat.console.fitted_table import shown_text
-from gridstat.console.live.grid_view import GridView
+from gridstat.console.live.grid_survey import GridSurvey
 from gridstat.console.live.pages import Section, View, pages_of
 from gridstat.console.live.pipeline_view import PipelineView
-from gridstat.console.live.screen import FRAME_LINES, foot_words, framed
+from gridstat.console.live.screen import FRAME_LINES, footer_text, framed
 from gridstat.console.live.views import cloud_view, grid_view, value_table
 
 SIZES = [(80, 24), (150, 50), (40, 10), (20, 5), (200, 3), (8, 2), (1, 1)]
@@ -157,17 +157,17 @@ def test_the_last_line_says_the_keys_and_the_page() -> None:
         "page 2 of 7 | n or space: next | p: previous | q or Ctrl-C: end"
     )
     for width in range(7, 80):
-        words = foot_words(10, 99, width, has_keys=True)
+        words = footer_text(10, 99, width, has_keys=True)
         assert len(words) <= width
         assert all(key in words for key in "npq")
-    assert foot_words(0, 2, 80, has_keys=False) == "page 1 of 2 | Ctrl-C: end"
-    assert foot_words(0, 1, 80, has_keys=True) == "page 1 of 1 | q or Ctrl-C: end"
+    assert footer_text(0, 2, 80, has_keys=False) == "page 1 of 2 | Ctrl-C: end"
+    assert footer_text(0, 1, 80, has_keys=True) == "page 1 of 1 | q or Ctrl-C: end"
 
 
 def test_a_grid_shows_brokers_that_are_away_first_and_the_guide_last() -> None:
-    sight = GridView({"c1": survey()}, {"root": "no answer"}, {"c1/a": 1.0})
+    grid_survey = GridSurvey({"c1": survey()}, {"root": "no answer"}, {"c1/a": 1.0})
     pages = screens(
-        grid_view(sight, ["12:00:00 c1/a is started again"], "the guide\nof two"), 80, 24
+        grid_view(grid_survey, ["12:00:00 c1/a is started again"], "the guide\nof two"), 80, 24
     )
     assert pages[0][1:3] == ["1 thing is wrong", "  broker root is AWAY: no answer"]
     assert "12:00:00 c1/a is started again" in pages[0]
@@ -176,8 +176,8 @@ def test_a_grid_shows_brokers_that_are_away_first_and_the_guide_last() -> None:
 
 
 def test_a_grid_with_a_pipeline_tells_how_far_it_is() -> None:
-    sight = GridView({"c1": survey()}, {}, {}, PipelineView())
-    pages = screens(grid_view(sight, [], ""), 80, 24)
+    grid_survey = GridSurvey({"c1": survey()}, {}, {}, PipelineView())
+    pages = screens(grid_view(grid_survey, [], ""), 80, 24)
     assert "pipeline: Spark is starting" in pages[0]
 
 
@@ -192,8 +192,8 @@ def test_names_from_outside_do_not_steer_the_screen() -> None:
         subscriptions=[{**subscription(1, lost=1), "subscriber": HOSTILE, "name": HOSTILE}],
     )
     values = {HOSTILE: 1.0}
-    sight = GridView({HOSTILE: facts}, {HOSTILE: HOSTILE}, values)
-    for view in (cloud_view(facts, HOSTILE), grid_view(sight, [HOSTILE], HOSTILE)):
+    grid_survey = GridSurvey({HOSTILE: facts}, {HOSTILE: HOSTILE}, values)
+    for view in (cloud_view(facts, HOSTILE), grid_view(grid_survey, [HOSTILE], HOSTILE)):
         pages = screens(View(HOSTILE, view.problems, view.totals, view.sections), 200, 50)
         text = "\n".join(line for lines in pages for line in lines)
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)

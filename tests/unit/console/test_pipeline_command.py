@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gridstat.console.cli.main import app
-from gridstat.console.cli.pipeline import progress_words
+from gridstat.console.cli.pipeline import progress_text
 from gridstat.console.cli.pipeline_options import instant_ns
 from gridstat.model.errors import Misuse
 from gridstat.pipeline.pipeline_folder import PipelineFolder
@@ -85,4 +85,4 @@ def test_status_of_a_killed_pipeline_does_not_say_that_it_runs(tmp_path: Path) -
 
 
 def test_nothing_taken_is_said_in_words() -> None:
-    assert progress_words({"state": "ended"}) == "nothing taken yet"
+    assert progress_text({"state": "ended"}) == "nothing taken yet"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gridstat.console.cli.explain import channel_text
-from gridstat.console.live.tree_view import channel_words
+from gridstat.console.live.tree_view import channel_line
 
 CHANNEL: dict[str, Any] = {
     "label": "c1/e0→c1/i0",
@@ -40,9 +40,9 @@ def test_a_channel_is_explained_with_what_its_probes_take_and_its_silence_limit(
 
 def test_a_broker_of_the_release_before_tells_nothing_of_probes() -> None:
     assert channel_text(CHANNEL) == "c1/e0→c1/i0: 2,040 bytes/s promised of 8,000"
-    assert channel_words(BETWEEN).endswith("2,040 bytes/s promised of 8,000")
+    assert channel_line(BETWEEN).endswith("2,040 bytes/s promised of 8,000")
 
 
 def test_a_channel_between_clouds_is_shown_with_what_its_probes_take() -> None:
-    words = channel_words(BETWEEN | PROBES)
+    words = channel_line(BETWEEN | PROBES)
     assert words.endswith("2,040 bytes/s promised of 8,000, probes take 80")

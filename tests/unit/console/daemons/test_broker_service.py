@@ -11,7 +11,7 @@ from gridstat.console.daemons.broker_service import (
     NOT_IN_CHARGE,
     WAITING,
     Line,
-    ServiceWords,
+    ServiceCallbacks,
     serve_until_stopped,
 )
 from gridstat.model.errors import LinkDown
@@ -25,8 +25,8 @@ def away() -> NoReturn:
 
 
 def served(*, when_told: Callable[[Line], None], when_heard: Callable[[str], None]) -> None:
-    words = ServiceWords("c1", "managing cloud c1", when_told, when_heard)
-    asyncio.run(serve_until_stopped(away, words))
+    callbacks = ServiceCallbacks("c1", "managing cloud c1", when_told, when_heard)
+    asyncio.run(serve_until_stopped(away, callbacks))
 
 
 def send(number: signal.Signals) -> None:

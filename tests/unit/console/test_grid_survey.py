@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gridstat.console.access import load_access
 from gridstat.console.config.grid_file import grid_from_text
 from gridstat.console.grid_folder import GridFolder
-from gridstat.console.live.grid_view import watched_brokers
+from gridstat.console.live.grid_survey import watched_brokers
 from gridstat.console.operator_session import person
 from gridstat.net.command.identity import Role
 

@@ -1,9 +1,9 @@
-"""What the PMUs of `gridstat up` measure: a disturbance a minute, again and again.
+"""Repeating measurements of the PMUs of `gridstat up`: one disturbance in each minute.
 
-A fault that is cleared, a tie line that is lost and badly damped until it is closed again, a
-generator that trips and whose power others take over: one in each minute, loads that wander all
-the time. It is computed once, in less than a second, and is a function of time alone, so that each
-process of PMUs, restarted or not, tells the same story.
+The disturbances are a fault that is cleared, a tie line that is lost and badly damped until it is
+closed again, and a generator that trips and whose power others take over. Loads vary all the time.
+The table is computed once, in less than a second, and depends on time alone, so that each process
+of PMUs, restarted or not, publishes the same values.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from gridstat.console.simulation.recording import Recording
     from gridstat.console.simulation.swing import Array
 
-CHAPTER_S: Final = 60
-CHAPTERS: Final = ("fault", "line-trip", "generator-trip")
-PERIOD_S: Final = CHAPTER_S * len(CHAPTERS)
+DISTURBANCE_EVERY_S: Final = 60
+DISTURBANCES: Final = ("fault", "line-trip", "generator-trip")
+PERIOD_S: Final = DISTURBANCE_EVERY_S * len(DISTURBANCES)
 BEGIN_S: Final = 10
-"""From the beginning of a chapter to its disturbance."""
+"""Seconds from the beginning of a minute to its disturbance."""
 CLOSED_S: Final = 40
 FADE_S: Final = 10
-"""At the end of a chapter everything comes to rest, from which the next one starts."""
+"""Seconds at the end of a minute in which everything comes to rest, for the next minute."""
 TAKEN_OVER_S: Final = 25
 FAULT_CYCLES: Final = 6
 FAULT_REACTANCE: Final = 0.08
@@ -52,18 +52,18 @@ BUS_OF_STATION: Final = (SOUTH, MIDDLE, 0, 3, 4, 1, 2)
 _REST: Final = (0.55, 0.5, 0.0, -0.05)
 
 
-class Story:
-    """All chapters as a table by cycle of 60 Hz; the last row is the first of the next round."""
+class DisturbanceCycle:
+    """Table of all disturbances by period of 60 Hz; the last row begins the next round."""
 
     def __init__(self) -> None:
         cases = _cases()
-        told = [
+        recordings = [
             recording_of(case, motion) for case, motion in zip(cases, simulate(cases), strict=True)
         ]
-        angles, self._turned_degrees = _joined_angles(told)
-        frequencies = np.vstack([_faded(each.frequencies_hz) for each in told])
+        angles, self._turned_degrees = _joined_angles(recordings)
+        frequencies = np.vstack([_faded(each.frequencies_hz) for each in recordings])
         before = np.roll(frequencies, round(CHANGE_S * STEPS_PER_S), axis=0)
-        voltages = np.vstack([_faded(each.voltages_volt) for each in told])
+        voltages = np.vstack([_faded(each.voltages_volt) for each in recordings])
         table = np.stack([voltages, angles, frequencies, (frequencies - before) / CHANGE_S], axis=2)
         again = table[:1].copy()
         again[:, :, 1] += self._turned_degrees
@@ -81,10 +81,10 @@ class Story:
         return Phasor(voltage, (turned + 180.0) % 360.0 - 180.0, frequency, change)
 
 
-def chapter_at(time_s: float) -> tuple[str, float]:
-    """Which disturbance belongs to a time, and how many seconds ago it was, or will be."""
-    chapter, within_s = divmod(time_s % PERIOD_S, CHAPTER_S)
-    return CHAPTERS[int(chapter)], within_s - BEGIN_S
+def disturbance_at(time_s: float) -> tuple[str, float]:
+    """Return the disturbance of a time, and how many seconds ago it was, or will be."""
+    index, within_s = divmod(time_s % PERIOD_S, DISTURBANCE_EVERY_S)
+    return DISTURBANCES[int(index)], within_s - BEGIN_S
 
 
 def _cases() -> list[Case]:
@@ -92,20 +92,25 @@ def _cases() -> list[Case]:
     calm = rest.phase(WELL_DAMPED)
     begin = BEGIN_S * STEPS_PER_S
     closed = replace(calm, first_step=CLOSED_S * STEPS_PER_S)
-    chapters: tuple[tuple[Phase, ...], ...] = (
+    disturbances: tuple[tuple[Phase, ...], ...] = (
         fault(calm, (begin, begin + FAULT_CYCLES), SOUTH, FAULT_REACTANCE, WELL_DAMPED),
         (*line_trip(calm, begin, 0, BADLY_DAMPED), closed),
         _generator_trip(calm, begin),
     )
     rng = np.random.default_rng(SEED)
     return [
-        Case(rest.emf, rest.angles, (calm, *phases), load_noise(rng, CHAPTER_S * STEPS_PER_S))
-        for phases in chapters
+        Case(
+            rest.emf,
+            rest.angles,
+            (calm, *phases),
+            load_noise(rng, DISTURBANCE_EVERY_S * STEPS_PER_S),
+        )
+        for phases in disturbances
     ]
 
 
 def _generator_trip(calm: Phase, begin: int) -> tuple[Phase, ...]:
-    """Governors catch the fall; then the others are told, second by second, to give more."""
+    """Governors stop the fall; then the other plants get, second by second, orders to give more."""
     (tripped,) = generator_trip(calm, begin, 0, TRIPPED_SHARE, WELL_DAMPED)
     lost = calm.power[0] - tripped.power[0]
     seconds = range(1, TAKEN_OVER_S + 1)
@@ -123,23 +128,23 @@ def _generator_trip(calm: Phase, begin: int) -> tuple[Phase, ...]:
 
 
 def _faded(column: Array) -> Array:
-    """The same, coming to what it was at the start."""
+    """Return the column with its end blended into its first row."""
     weights = _weights(len(column))[:, None]
     faded: Array = (1 - weights) * column + weights * column[0]
     return faded
 
 
 def _weights(count: int) -> Array:
-    """From 0 to 1 over the end of a chapter, smoothly."""
+    """Return weights that rise smoothly from 0 to 1 over the end of a minute."""
     left = np.arange(count, 0, -1) / (FADE_S * STEPS_PER_S)
     weights: Array = 0.5 + 0.5 * np.cos(np.pi * np.clip(left, 0.0, 1.0))
     return weights
 
 
-def _joined_angles(told: Sequence[Recording]) -> tuple[Array, float]:
-    """Angles over all chapters; what all stations turn together is carried on, in degrees."""
+def _joined_angles(recordings: Sequence[Recording]) -> tuple[Array, float]:
+    """Return the angles over all disturbances, and the turn in degrees that all stations share."""
     parts, turned = [], 0.0
-    for each in told:
+    for each in recordings:
         common = each.angles_degrees.mean(axis=1, keepdims=True)
         parts.append(turned + common - common[0] + _faded(each.angles_degrees - common))
         turned += float(common[-1, 0] - common[0, 0])

@@ -1,4 +1,4 @@
-"""What `gridstat up` and `gridstat tree` see of a grid: a survey of each broker, side by side."""
+"""Survey of a grid for `gridstat up` and `gridstat tree`: one survey of each broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gridstat.console.operator_session import operator_desk, operator_name
+from gridstat.console.operator_session import open_operator_session, operator_name
 from gridstat.model.errors import CertificateRefused, GridStatError
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.messages import Survey
@@ -24,8 +24,8 @@ Facts: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class GridView:
-    """One look: surveys by broker, why some have none, newest values, and the pipeline."""
+class GridSurvey:
+    """Surveys by broker, the reasons of missing ones, newest values, and the pipeline."""
 
     surveys: Mapping[str, Facts]
     away: Mapping[str, str]
@@ -34,7 +34,7 @@ class GridView:
 
     @property
     def clouds(self) -> list[Facts]:
-        """Of the leaf brokers, the first cloud first."""
+        """Surveys of the leaf brokers, the first cloud first."""
         return [facts for facts in self.surveys.values() if "cloud" in facts]
 
     @property
@@ -43,24 +43,26 @@ class GridView:
 
 
 class WatchedBrokers:
-    """A session with every broker that the folder tells of; one that is away delays no other.
+    """Sessions with all brokers in the folder; a broker that is away delays no other.
 
-    `closed` are those that this machine cannot even ask, as it has no certificate for them.
+    `closed` are brokers for which this machine has no certificate.
     """
 
     def __init__(
-        self, desks: Mapping[str, OperatorSession], closed: Mapping[str, GridStatError]
+        self, sessions: Mapping[str, OperatorSession], closed: Mapping[str, GridStatError]
     ) -> None:
-        self._desks = desks
+        self._sessions = sessions
         self._closed = closed
 
     async def ask(
         self, command: OperatorCommand, *, session_within_s: float | None = None
     ) -> tuple[dict[str, Facts], dict[str, GridStatError]]:
-        """Facts by broker, and of the others why there are none."""
-        desks = self._desks.values()
-        found = await asyncio.gather(*(_asked(desk, command, session_within_s) for desk in desks))
-        answers = {**self._closed, **dict(zip(self._desks, found, strict=True))}
+        """Return facts by broker, and errors by broker for the others."""
+        sessions = self._sessions.values()
+        found = await asyncio.gather(
+            *(_asked(session, command, session_within_s) for session in sessions)
+        )
+        answers = {**self._closed, **dict(zip(self._sessions, found, strict=True))}
         return (
             {name: facts for name, facts in answers.items() if isinstance(facts, dict)},
             {name: error for name, error in answers.items() if isinstance(error, GridStatError)},
@@ -69,43 +71,44 @@ class WatchedBrokers:
     async def survey(
         self, *, session_within_s: float | None = None
     ) -> tuple[dict[str, Facts], dict[str, str]]:
-        """Surveys, and of the others why there is none."""
+        """Return surveys by broker, and the reasons of missing ones."""
         surveys, away = await self.ask(Survey(request_id=0), session_within_s=session_within_s)
         return surveys, {name: reason_of(error) for name, error in away.items()}
 
 
 def reason_of(error: GridStatError) -> str:
-    """Why a broker did not answer, in one line; of a certificate also what to do about it."""
-    told = str(error.args[0])
-    return f"{told} ({error.hint})" if isinstance(error, CertificateRefused) else told
+    """Return in one line why a broker did not reply; for a certificate also the remedy."""
+    text = str(error.args[0])
+    return f"{text} ({error.hint})" if isinstance(error, CertificateRefused) else text
 
 
 @asynccontextmanager
 async def watched_brokers(
     access: Access, names: Iterable[str] = (), who: str = ""
 ) -> AsyncIterator[WatchedBrokers]:
-    """Those of these names, else all: the folder's own cloud, then the tree from its root down.
+    """Open sessions with the named brokers, else with all: the folder's own cloud, then the tree
+    from its root down.
 
     The sessions are closed with the block.
     """
     # A name that no operator can have is refused at once, not broker by broker.
     Identity(Role.OPERATOR, operator_name(access.cloud, who))
     async with AsyncExitStack() as stack:
-        desks: dict[str, OperatorSession] = {}
+        sessions: dict[str, OperatorSession] = {}
         closed: dict[str, GridStatError] = {}
         for name in dict.fromkeys(names or (access.cloud, *access.tree)):
             try:
-                desk = operator_desk(access.beside(name), who)
-                desks[name] = await stack.enter_async_context(desk)
+                session = open_operator_session(access.beside(name), who)
+                sessions[name] = await stack.enter_async_context(session)
             except GridStatError as error:
                 closed[name] = error
-        yield WatchedBrokers(desks, closed)
+        yield WatchedBrokers(sessions, closed)
 
 
 async def _asked(
-    desk: OperatorSession, command: OperatorCommand, session_within_s: float | None
+    session: OperatorSession, command: OperatorCommand, session_within_s: float | None
 ) -> Facts | GridStatError:
     try:
-        return await desk.ask(command, session_within_s=session_within_s)
+        return await session.ask(command, session_within_s=session_within_s)
     except GridStatError as error:
         return error

@@ -1,4 +1,4 @@
-"""What every broker's process stands on, whatever it manages: certificates, journal, listeners."""
+"""Parts that the process of every broker has: certificates, journal, listeners."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from gridstat.console.daemons.stand_by import JournalPlan
 
 
-class GroundPlan(Protocol):
-    """What the files of all brokers say."""
+class BrokerPartsPlan(Protocol):
+    """Settings that the files of all brokers have."""
 
     @property
     def name(self) -> str: ...
@@ -33,10 +33,10 @@ class GroundPlan(Protocol):
     def term_min(self) -> int: ...
 
 
-class BrokerFoundation:
-    """The journal is opened last: with certificates that cannot be used there is no need of it."""
+class BrokerParts:
+    """Credentials, verifier and journal of a broker; the journal is opened last."""
 
-    def __init__(self, plan: GroundPlan) -> None:
+    def __init__(self, plan: BrokerPartsPlan) -> None:
         files = CertificateFolder(plan.certificates).present(Identity(Role.BROKER, plan.name))
         self.credentials = Credentials(files)
         verifier = AuthorityVerifier(read_pem(files.authority))
@@ -46,7 +46,7 @@ class BrokerFoundation:
         )
 
     def reloaded(self, what_else: str) -> str:
-        """New certificates are taken up; everything else needs a restart, which loses nothing."""
+        """Load new certificates and return a report; all other settings need a restart."""
         complaint = self.credentials.refresh()
         taken = f"certificates NOT ({complaint})" if complaint else "certificates"
         return f"reloaded: {taken}; {what_else} change by `gridstat cloud`"
@@ -55,7 +55,7 @@ class BrokerFoundation:
 async def listening(
     serving: Awaitable[tuple[str, int]], host: str, port: int, *, key: str = "port"
 ) -> tuple[str, int]:
-    """Where a driver serves; or which key of the file to change."""
+    """Return the address at which a driver serves; an error names the key of the file to change."""
     try:
         return await serving
     except OSError as error:

@@ -1,6 +1,6 @@
-"""When streams were last heard before some instant, from the newest files that tell it.
+"""Time of each stream's last event before an instant, from the newest files that have one.
 
-Whoever reads only a part of the archive learns here where a gap began that reaches into it.
+A reader of a part of the archive learns here where a gap began that reaches into that part.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from gridstat.pipeline.delta_tables import StoredTable
 
-LAST_HEARD: Final = "stream int, heard_ns bigint"
+LAST_EVENT_TIMES: Final = "stream int, heard_ns bigint"
 _SCHEMA: Final = pa.schema({"stream": pa.int32(), "heard_ns": pa.int64()})
 _Stream = dict[str, Any]
 
 
-def last_heard(events: StoredTable, streams: pa.Table, before_ns: int) -> pa.Table:
-    """Columns `LAST_HEARD`, a row for each periodic stream that is not over by then.
+def last_event_times(events: StoredTable, streams: pa.Table, before_ns: int) -> pa.Table:
+    """Return a row for each periodic stream that has not ended by then, as `LAST_EVENT_TIMES`.
 
     `heard_ns` is the stamp of its last event in a due slot before, null if there was none since
     the stream began. `streams` are those of `known_streams`.
@@ -34,13 +34,13 @@ def last_heard(events: StoredTable, streams: pa.Table, before_ns: int) -> pa.Tab
         for row in streams.to_pylist()
         if row["period_seconds"] is not None and row["until_ns"] + _interval_ns(row) > before_ns
     }
-    heard = dict.fromkeys(open_streams, -1)
+    last_ns_of = dict.fromkeys(open_streams, -1)
     for path, newest_ns in _newest_first(events, before_ns):
         # No file from here on has anything newer.
         sought = {
             number: row
             for number, row in open_streams.items()
-            if max(heard[number], row["since_ns"]) < newest_ns
+            if max(last_ns_of[number], row["since_ns"]) < newest_ns
         }
         if not sought:
             break
@@ -51,10 +51,10 @@ def last_heard(events: StoredTable, streams: pa.Table, before_ns: int) -> pa.Tab
             partitioning=None,
         )
         for number, created_ns in _last_due(file, sought):
-            heard[number] = max(heard[number], created_ns)
+            last_ns_of[number] = max(last_ns_of[number], created_ns)
     rows = [
-        {"stream": number, "heard_ns": None if heard_ns < 0 else heard_ns}
-        for number, heard_ns in heard.items()
+        {"stream": number, "heard_ns": None if last_ns < 0 else last_ns}
+        for number, last_ns in last_ns_of.items()
     ]
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from gridstat.pipeline.delta_tables import StoredTable
-from gridstat.pipeline.last_events import last_heard
+from gridstat.pipeline.last_event_times import last_event_times
 from gridstat.pipeline.schemas import EVENTS
 from gridstat.pipeline.stream_catalog import FOR_EVER_NS
 
@@ -44,7 +44,7 @@ def archive(tables: Path, *files: list[tuple[int, float]]) -> StoredTable:
 
 
 def heard(table: StoredTable, *streams: dict[str, Any]) -> dict[int, float | None]:
-    found = last_heard(table, pa.Table.from_pylist(list(streams)), BEFORE_NS).to_pylist()
+    found = last_event_times(table, pa.Table.from_pylist(list(streams)), BEFORE_NS).to_pylist()
     return {
         row["stream"]: None if row["heard_ns"] is None else row["heard_ns"] / SECOND_NS
         for row in found
