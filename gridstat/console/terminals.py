@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Final
 
 from gridstat.model.errors import CertificateRefused
@@ -78,6 +78,9 @@ def take_terminal(access: Access, name: str) -> IO[bytes] | None:
     except BlockingIOError:
         lock.close()
         return None
+    except OSError:
+        # A network file system may refuse locks. The cloud refuses a name that is in use anyway.
+        return lock
     return lock
 
 
@@ -90,5 +93,6 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
         yield  # Without the authority's key nothing is made.
         return
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):  # A network file system may refuse locks.
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield

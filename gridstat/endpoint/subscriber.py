@@ -316,6 +316,18 @@ class Subscription:
         """Return the ledger of the contract so far: `voltage.ledger().lost`."""
         return self._keeper.ledger(self)
 
+    def takes_notice(self, order: tuple[int, int]) -> bool:
+        """Return whether a notice of this order is new; called by the connection.
+
+        (0, 0) is the order of a broker that does not number notices; such a notice is always new.
+        """
+        if not any(order):
+            return True
+        if order <= self.notice_order:
+            return False
+        self.notice_order = order
+        return True
+
     def replace_contract(self, outcome: GrantedOutcome) -> None:
         """Set another contract from the cloud; called by the connection."""
         self._contract = contract_of(outcome)

@@ -276,10 +276,8 @@ class SubscriptionRegistry:
         subscription = self._by_id.get(notice.granted.subscription_id)
         if subscription is None:
             return
-        if any(notice.order):
-            if notice.order <= subscription.notice_order:
-                return  # Repeated, or from the other edge: known or outdated.
-            subscription.notice_order = notice.order
+        if not subscription.takes_notice(notice.order):
+            return  # Repeated, or from the other edge: known or outdated.
         before = subscription.contract
         subscription.replace_contract(notice.granted)
         self._deliverer.post(partial(self._expected.begin, subscription, self.modes))
@@ -409,12 +407,15 @@ class SubscriptionRegistry:
         variable = notice.granted.variable
         if subscription is None or variable is None:
             return
+        if not subscription.takes_notice(notice.order):
+            return
         before = [
             number
             for number in self._expected.identifiers(subscription)
             if number != variable.variable_id
         ]
-        subscription.replace_contract(notice.granted)
+        # Divisors count slots of the new period, so the old grant is no measure any more.
+        subscription.regrant_contract(notice.granted)
         begin = partial(self._expected.begin, subscription, self.modes, notice.from_ns)
         self._deliverer.post(begin)
         ahead_ns = max(0, notice.from_ns - self._clock.posix_ns())

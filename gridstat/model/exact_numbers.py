@@ -50,7 +50,10 @@ def exact_rate(name: str, value: object) -> Fraction:
 def real_number(name: str, value: object) -> float:
     """Return a real number, such as a duration, that need not be exact."""
     if not isinstance(value, bool) and isinstance(value, Real):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise LayoutError(f"{name} is far too large", hint="give a smaller number") from error
     raise LayoutError(f"{name} is {value!r}, and must be a number", hint="give an int or a float")
 
 

@@ -69,7 +69,7 @@ class Notices:
         endpoint = self._context.registry.endpoints.get(name)
         if endpoint is None:
             return
-        if isinstance(notice, ContractChanged):
+        if isinstance(notice, ContractChanged | PublicationChanged):
             self._number += 1
             notice = replace(notice, order=(self._context.registry.term, self._number))
         body = encode_notice(notice)

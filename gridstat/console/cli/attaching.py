@@ -48,11 +48,15 @@ def _as_terminal(access: Access, places: tuple[str, ...], stack: ExitStack) -> C
         lock = take_terminal(access, name)
         if lock is None:
             continue
-        stack.enter_context(lock)
         try:
             grid = connect(places, name, certificates=access.certificates.path)
         except EndPointExists:
+            lock.close()
             continue  # A process on another host uses it.
+        except BaseException:
+            lock.close()
+            raise
+        stack.enter_context(lock)
         return stack.enter_context(grid)
     further = int(names[-1].rpartition("-")[2]) + 1
     issue = f"gridstat certificates terminals {access.cloud} --first {further}"

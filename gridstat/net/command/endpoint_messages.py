@@ -391,12 +391,16 @@ class ContractChanged(Struct, frozen=True):
 
 
 class PublicationChanged(Struct, frozen=True):
-    """Notice that the variable has a new identifier and period from `from_ns` on."""
+    """Notice that the variable has a new identifier and period from `from_ns` on.
+
+    `order` is numbered together with that of `ContractChanged`.
+    """
 
     subscription_id: int
     variable: StatusVariable
     granted: GrantedOutcome
     from_ns: int
+    order: tuple[int, int] = (0, 0)
 
 
 class ModesChanged(Struct, frozen=True):

@@ -19,6 +19,7 @@ from gridstat.net.command.endpoint_messages import (
     ContractChanged,
     GrantedOutcome,
     GrantedPath,
+    PublicationChanged,
     RefusedOutcome,
     ReportLedger,
     Unpublished,
@@ -154,6 +155,37 @@ def test_an_older_notice_by_the_other_edge_changes_nothing_back(grid: PaperGrid)
     )
     grid.work()
     assert kinds(grid.told) == ["lowered", "restored", "lowered"]
+
+
+def test_a_repeated_change_of_period_does_not_bring_an_older_contract_back(
+    grid: PaperGrid,
+) -> None:
+    """The second edge, or a repetition, brings it after the notice that paths are down."""
+    found = subscribe(grid)
+    period = PublicationChanged(
+        subscription_id=1,
+        variable=VOLTAGE,
+        granted=contract(DIRECT, ROUND),
+        from_ns=0,
+        order=(3, 1),
+    )
+    down = ContractChanged(granted=contract(DIRECT, ROUND, down=("path 2",)), order=(3, 2))
+    for notice in (period, down, period, down):
+        grid.book.notice_received(notice, ())
+    grid.work()
+    assert found.contract.paths_down == ("path 2",)
+
+
+def test_a_contract_is_restored_to_what_it_was_under_the_new_period(grid: PaperGrid) -> None:
+    """The publisher doubles its rate, and every second slot is the interval of before."""
+    subscribe(grid)
+    now = contract(DIRECT, ROUND, every=2)
+    grid.book.notice_received(
+        PublicationChanged(subscription_id=1, variable=VOLTAGE, granted=now, from_ns=0), ()
+    )
+    tell(grid, contract(DIRECT, ROUND, every=2, down=("path 1", "path 2")))
+    tell(grid, contract(DIRECT, ROUND, every=2, down=()))
+    assert kinds(grid.told) == ["broken", "restored"]
 
 
 def test_the_broker_hears_which_contracts_are_held_for_impaired(grid: PaperGrid) -> None:
