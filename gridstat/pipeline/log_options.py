@@ -126,6 +126,11 @@ def read_options(options: Mapping[str, str], reading: Reading | None = None) -> 
     start = options.get("startingRecord", OLDEST)
     if start not in {OLDEST, NEWEST} and not start.isdecimal():
         raise ConfigurationError(f"startingRecord {start!r}", hint="oldest, newest, or a number")
+    if "names" in {name.lower() for name in options} and kind is not EVENTS:
+        raise ConfigurationError(
+            f"names: {kind.name} have no column of names to leave out",
+            hint=f"leave it out, or read {EVENTS.name}",
+        )
     names = options.get("names", "true").lower()
     if names not in {"true", "false"}:
         raise ConfigurationError(f"names {names!r}", hint="true or false")

@@ -38,6 +38,8 @@ _MOMENT_HINT: Final = (
     "write 2026-01-01T00:00:00Z, or with +01:00 as its zone, or nanoseconds since 1970"
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SEPARATOR: Final = re.compile(r"(?<!\\),")
+"""A comma between two patterns; one that belongs to a name has a backslash before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class RowChoice:
     @property
     def options(self) -> dict[str, str]:
         """The options by which `read_choice` makes the same choice."""
-        given = {"from": self.from_ns, "to": self.to_ns, "variables": ",".join(self.variables)}
+        given = {"from": self.from_ns, "to": self.to_ns, "variables": _joined(self.variables)}
         return {name: str(value) for name, value in given.items() if value not in {None, ""}}
 
     def are_within(self, times_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -132,12 +134,19 @@ def _moment_ns(text: str) -> int | None:
     return (since.days * 86_400 + since.seconds) * NS_PER_S + int((fraction or "").ljust(9, "0"))
 
 
+def _joined(patterns: tuple[str, ...]) -> str:
+    """Return the text from which `_patterns` reads these patterns."""
+    return ",".join(pattern.replace(",", "\\,") for pattern in patterns)
+
+
 def _patterns(text: str) -> tuple[str, ...]:
     if len(text) > VARIABLES_MAX * (NAME_BYTES_MAX + 2):
         raise ConfigurationError(
             f"variables of {len(text):,} characters", hint=f"at most {VARIABLES_MAX:,} variables"
         )
-    patterns = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    patterns = tuple(
+        dict.fromkeys(part.replace("\\,", ",").strip() for part in _SEPARATOR.split(text))
+    )
     if len(patterns) > VARIABLES_MAX:
         raise ConfigurationError(
             f"{len(patterns):,} variables", hint=f"at most {VARIABLES_MAX:,}; patterns name many"
@@ -148,7 +157,8 @@ def _patterns(text: str) -> tuple[str, ...]:
         except LayoutError as error:
             raise ConfigurationError(
                 f"variables: {error.args[0]}",
-                hint="names or patterns with commas between them: c1/*/frequency,c2/**",
+                hint="names or patterns with commas between them: c1/*/frequency,c2/**; "
+                "a comma in a name is written \\,",
             ) from error
     return patterns
 

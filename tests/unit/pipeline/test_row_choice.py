@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gridstat.model.cloud import matches
 from gridstat.model.errors import ConfigurationError
+from gridstat.pipeline.log_options import read_options
 from gridstat.pipeline.row_choice import INT64_MAX, VARIABLES_MAX, RowChoice, read_choice
 
 PARTS = st.sampled_from(["a", "b", "a.b", "a+", "(x", "Ä", "a,b", "[^/]"])
@@ -108,3 +109,15 @@ def test_names_and_patterns_may_be_so_many_and_no_more() -> None:
     assert read_choice({"variables": ",".join([*names, "a/0"])}).variables == tuple(names)
     with pytest.raises(ConfigurationError, match="1,001 variables"):
         read_choice({"variables": ",".join([*names, "one/more"])})
+
+
+def test_a_name_with_a_comma_is_chosen_by_an_escape() -> None:
+    choice = read_choice({"variables": r"c1/hill/a\,b,c2/**"})
+    assert choice.variables == ("c1/hill/a,b", "c2/**")
+    assert read_choice(choice.options) == choice
+
+
+@pytest.mark.parametrize("names", ["true", "false"])
+def test_names_are_refused_where_there_are_none(names: str) -> None:
+    with pytest.raises(ConfigurationError, match="names"):
+        read_options({"path": "log", "kind": "ledgers", "names": names})
