@@ -61,7 +61,7 @@ SEED = 88
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What the Spark job says of a folder of samples, beside what NumPy counts in its files."""
+    """Counts of the Spark job for a folder of samples, beside the counts of NumPy."""
 
     rows: list[dict[str, Any]]
     seconds: float
@@ -78,7 +78,7 @@ class Counted:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both have counted the same in every bin."""
+        """Return whether both counts are equal in every bin."""
         return {int(row["upper_us"]): int(row["samples"]) for row in self.rows} == self.direct
 
     def percent_within(self, upper_us: int) -> float:

@@ -62,7 +62,7 @@ class Comparison:
 
     @property
     def source_id(self) -> str:
-        """Which source: the first word of `source`, as `S0` of `S0 Tab 8.12`."""
+        """Return the name of the source: `S0` of `S0 Tab 8.12`."""
         return self.source.split()[0]
 
     @property

@@ -63,7 +63,7 @@ class Step:
 
     @property
     def saturated_by(self) -> str:
-        """What no longer keeps up; empty if all of it does."""
+        """Return the part of the rig that does not keep up; empty if every part does."""
         if self.lost > 0:
             return "loss"
         if self.summary.mean_us > LATE_US:

@@ -220,7 +220,7 @@ class Faults:
         self._mending.after(500, 3_000, partial(self._end_impostor, old))
 
     def _send_routers_away(self, new: BrokerNode) -> None:
-        """Those that have heard the new one dial again, and may find the old."""
+        """Let peers of the new broker dial again; some may reach the old one."""
         for peer, session in sorted(new.sessions.items()):
             if peer.startswith("router/") and self._world.chance(AWAY_SHARE):
                 session.cut()

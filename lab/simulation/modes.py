@@ -40,7 +40,7 @@ def is_undefined(modes: Iterable[int]) -> bool:
 
 
 def check_answer(command: EndPointCommand, outcomes: tuple[Outcome, ...]) -> None:
-    """What names an undefined mode is never granted; nothing else is refused for its modes."""
+    """Check that requests are refused for their modes exactly if they name an undefined one."""
     for modes, outcome in _asked(command, outcomes):
         if is_undefined(modes) and isinstance(outcome, GrantedOutcome):
             raise PropertyBroken(RULE, f"modes {sorted(modes)} were granted: {outcome}")

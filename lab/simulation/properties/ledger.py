@@ -21,7 +21,7 @@ NOTHING: Final = Fraction(0)
 
 
 class Count:
-    """Who takes which variable at which divisors: over channels, into edges, out to subscribers.
+    """Divisors of each variable on channels, at entry edges and at exits to subscribers.
 
     All that is counted holds while one mode is active beside the baseline.
     """
@@ -124,7 +124,7 @@ def check_ledger(broker: LeafBroker) -> None:
 
 
 def _contracts(broker: LeafBroker) -> list[Count]:
-    """What contracts take while each mode is active in turn; promised is the most of it."""
+    """Return what the contracts take, counted once for each mode while it is active."""
     subscriptions = broker.registry.subscriptions.values()
     modes = {0, *(mode for found in subscriptions for mode in found.record.granted)}
     counts = [Count(mode) for mode in sorted(modes)]

@@ -250,7 +250,7 @@ class TreeFaults:
         self._mending.after(500, 3_000, partial(self._end_impostor, old))
 
     def _send_children_away(self, new: TreeBrokerNode) -> None:
-        """Those that have heard the new one dial again, and may find the old."""
+        """Let peers of the new broker dial again; some may reach the old one."""
         for peer, session in sorted(new.sessions.items()):
             if peer.partition("/")[2] in new.plan.children:
                 session.cut()
