@@ -33,7 +33,8 @@ from gridstat.broker.context import (
 )
 from gridstat.broker.effects.effects import Effects
 from gridstat.broker.effects.reservations import Reservations
-from gridstat.broker.operators.leaf_flooding import LeafFlooding
+from gridstat.broker.floods.flood_listeners import FloodListeners
+from gridstat.broker.floods.leaf_flooding import LeafFlooding
 from gridstat.broker.operators.operator_commands import OperatorCommands
 from gridstat.broker.operators.survey import Surveyor
 from gridstat.broker.path_replacement import PathReplacement
@@ -51,7 +52,6 @@ from gridstat.broker.requests.endpoint_presence import (
     SETTLED_TIMER,
     EndPointPresence,
 )
-from gridstat.broker.requests.flood_listeners import FloodListeners
 from gridstat.broker.requests.notices import Notices
 from gridstat.broker.requests.pattern_matching import MATCH_TIMER
 from gridstat.broker.requests.pending_grants import GRANT_RETRY_TIMER, PendingGrants

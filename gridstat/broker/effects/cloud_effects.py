@@ -16,8 +16,8 @@ from gridstat.broker.records.operations import (
 )
 
 if TYPE_CHECKING:
-    from gridstat.broker.effects.flooding_effects import FloodingEffects
     from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.floods.flooding_effects import FloodingEffects
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.registry import Registry
     from gridstat.broker.tables.channel_plan import ChannelPlan

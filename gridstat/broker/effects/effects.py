@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from gridstat.broker.effects.cloud_effects import CloudEffects
 from gridstat.broker.effects.contract_effects import ContractEffects
-from gridstat.broker.effects.flooding_effects import FloodingEffects, FloodListenerEffects
 from gridstat.broker.effects.registration_effects import (
     PublicationChangeEffects,
     RegistrationEffects,
 )
 from gridstat.broker.effects.tree_effects import TreeEffects
+from gridstat.broker.floods.flooding_effects import FloodingEffects, FloodListenerEffects
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import (
     Answered,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.broker.context import BrokerContext
-    from gridstat.broker.operators.leaf_flooding import LeafFlooding
+    from gridstat.broker.floods.leaf_flooding import LeafFlooding
     from gridstat.broker.operators.survey import Facts, ReportedLedger, Surveyor
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.operations import Operation

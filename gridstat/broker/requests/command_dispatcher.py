@@ -23,9 +23,9 @@ from gridstat.net.command.endpoint_messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gridstat.broker.floods.flood_listeners import FloodListeners
     from gridstat.broker.requests.contract_changes import ContractChanges
     from gridstat.broker.requests.endpoint_attachments import EndPointAttachments
-    from gridstat.broker.requests.flood_listeners import FloodListeners
     from gridstat.broker.requests.publication_changes import PublicationChanges
     from gridstat.broker.requests.publications import Publications
     from gridstat.broker.requests.queries import Queries

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from gridstat.broker.floods.tree_flooding import TreeFlooding
 from gridstat.broker.tree.border_graph import BorderGraph
 from gridstat.broker.tree.coordinator import Coordinator
 from gridstat.broker.tree.identifier_leases import IdentifierLeases
@@ -26,7 +27,6 @@ from gridstat.broker.tree.segment_releases import HoldingRelease, SegmentRelease
 from gridstat.broker.tree.subscriber_distances import SubscriberDistances
 from gridstat.broker.tree.tree_borders import TreeBorders
 from gridstat.broker.tree.tree_context import TreeContext
-from gridstat.broker.tree.tree_flooding import TreeFlooding
 from gridstat.broker.tree.tree_segments import TreeSegments
 from gridstat.broker.tree.tree_state import TreeState
 from gridstat.broker.tree.tree_watches import TreeWatches

@@ -21,10 +21,10 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
+from gridstat.broker.floods.flooding_changes import FLOOD_TIMER
 from gridstat.broker.tree.border_graph import ABSTRACT_LINKS_TIMER
 from gridstat.broker.tree.components import Components
 from gridstat.broker.tree.coordinator import PARKED_TIMER, RESERVE_TIMER
-from gridstat.broker.tree.flooding_changes import FLOOD_TIMER
 from gridstat.broker.tree.publication_lookups import LOOKUP_TIMER
 from gridstat.broker.tree.replanning import RAISE_TIMER, REPLAN_TIMER
 from gridstat.broker.tree.segment_commits import UP_TIMER

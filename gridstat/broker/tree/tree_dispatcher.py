@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tree.flooding_changes import FloodingMessage
+from gridstat.broker.floods.flooding_changes import FloodingMessage
 from gridstat.model.errors import Refused
 from gridstat.net.command.segment_messages import (
     AskContract,

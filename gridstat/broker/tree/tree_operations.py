@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
+from gridstat.broker.floods.flooding_operations import FloodingHeld
 from gridstat.broker.records.operations import after_mark, read
-from gridstat.broker.tree.flooding_operations import FloodingHeld
 from gridstat.model.cloud import EventChannel
 from gridstat.model.qos import ModalQos, Qos
 from gridstat.model.status import StatusVariable

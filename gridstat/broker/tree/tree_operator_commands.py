@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from gridstat.broker.capacity.explanation import probe_facts
-from gridstat.broker.capacity.flooding_admission import flooding_refusal
+from gridstat.broker.floods.flooding_admission import flooding_refusal
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.tree_operations import (
     ChannelAdded,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 from msgspec import structs
 
 from gridstat.broker.capacity.allocation import everys
+from gridstat.broker.floods.flooding_operations import FloodingHeld
+from gridstat.broker.floods.flooding_reservations import FloodingReservations
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.tree.children import Children
 from gridstat.broker.tree.configured_channels import ConfiguredChannels
-from gridstat.broker.tree.flooding_operations import FloodingHeld
-from gridstat.broker.tree.flooding_reservations import FloodingReservations
 from gridstat.broker.tree.holdings import Holdings
 from gridstat.broker.tree.identifier_blocks import IdentifierBlocks
 from gridstat.broker.tree.tree_operations import (

@@ -22,8 +22,8 @@ from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
 
 if TYPE_CHECKING:
+    from gridstat.broker.floods.flooding_operations import FloodingHeld
     from gridstat.broker.records.operations import FloodingSet
-    from gridstat.broker.tree.flooding_operations import FloodingHeld
     from gridstat.net.command.operator_messages import OperatorAnswer
     from lab.simulation.tree.grid import TreeGrid
 

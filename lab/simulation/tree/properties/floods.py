@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
+    from gridstat.broker.floods.flooding_operations import FloodingHeld
     from gridstat.broker.leaf_broker import LeafBroker
     from gridstat.broker.records.operations import FloodingSet
-    from gridstat.broker.tree.flooding_operations import FloodingHeld
     from lab.simulation.tree.grid import TreeGrid
 
 AGREE: Final = "all of a scope floods alike, or nobody"

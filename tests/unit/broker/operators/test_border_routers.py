@@ -9,7 +9,7 @@ from gridstat.model.errors import StillInUse
 from gridstat.model.flooding import FloodTerm
 from gridstat.net.command.operator_messages import AddRouter, RemoveChannel, RemoveRouter
 from gridstat.net.command.tree_messages import CloseBorder, CommitFlooding, FloodedVariable
-from tests.unit.broker.operators.flooded_cloud import charges, no, operate
+from tests.unit.broker.floods.flooded_cloud import charges, no, operate
 from tests.unit.broker.segments.family import FAR, IN, OUT, Family
 
 REMOVE = RemoveRouter(request_id=2, name="c1/i0")

@@ -26,7 +26,7 @@ from gridstat.net.command.tree_messages import (
     ReleaseFlooding,
     ReserveFlooding,
 )
-from tests.unit.broker.operators.flooded_cloud import (
+from tests.unit.broker.floods.flooded_cloud import (
     Parent,
     charges,
     cloud_of,

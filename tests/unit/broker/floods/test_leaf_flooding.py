@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.operators import leaf_flooding
+from gridstat.broker.floods import leaf_flooding
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import (
     ChannelFull,
@@ -37,7 +37,7 @@ from gridstat.net.command.operator_messages import (
     SetFlooding,
 )
 from gridstat.net.command.router_messages import FloodOrder
-from tests.unit.broker.operators.flooded_cloud import (
+from tests.unit.broker.floods.flooded_cloud import (
     ENOUGH,
     charges,
     cloud_of,

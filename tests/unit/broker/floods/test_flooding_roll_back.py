@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.broker.floods.flooding_operations import FloodingHeld
 from gridstat.broker.records.operation import Applied
-from gridstat.broker.tree.flooding_operations import FloodingHeld
 from gridstat.broker.tree.owned_channels import OwnedChannels
 from gridstat.broker.tree.tree_operations import ChannelAdded, ChannelRemoved
 from gridstat.broker.tree.tree_state import TreeState

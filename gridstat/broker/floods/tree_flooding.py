@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import structs
 
-from gridstat.broker.flooding_pages import page_of, refusing_facts
-from gridstat.broker.requests.outcomes import refused
-from gridstat.broker.tree.flooding_changes import (
+from gridstat.broker.floods.flooding_changes import (
     CommitStep,
     EndStep,
     FloodingChange,
@@ -36,8 +34,10 @@ from gridstat.broker.tree.flooding_changes import (
     ReserveStep,
     VariableEnded,
 )
-from gridstat.broker.tree.flooding_operations import FloodingHeld
-from gridstat.broker.tree.flooding_reservations import flooded_variable
+from gridstat.broker.floods.flooding_operations import FloodingHeld
+from gridstat.broker.floods.flooding_pages import page_of, refusing_facts
+from gridstat.broker.floods.flooding_reservations import flooded_variable
+from gridstat.broker.requests.outcomes import refused
 from gridstat.model.errors import (
     DeadlinePassed,
     GridStatError,
@@ -76,8 +76,8 @@ from gridstat.net.command.tree_messages import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from gridstat.broker.tree.flooding_changes import FloodingMessage, FloodingOrder, Step
-    from gridstat.broker.tree.flooding_reservations import FloodingReservations
+    from gridstat.broker.floods.flooding_changes import FloodingMessage, FloodingOrder, Step
+    from gridstat.broker.floods.flooding_reservations import FloodingReservations
     from gridstat.broker.tree.publication_lookups import PublicationLookups
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.model.status import StatusVariable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.requests import flood_listeners
+from gridstat.broker.floods import flood_listeners
 from gridstat.model.errors import LayoutError, QuotaReached
 from gridstat.net.command.endpoint_messages import (
     Detach,

@@ -11,7 +11,7 @@ from gridstat.model.errors import Refused
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
 from gridstat.net.command.router_messages import FloodOrder
-from tests.unit.broker.tree.test_flooding_faults import (
+from tests.unit.broker.floods.test_flooding_faults import (
     BOTH,
     FLOOD,
     flooding_clouds,
@@ -19,7 +19,7 @@ from tests.unit.broker.tree.test_flooding_faults import (
     two_clouds,
     until_reserved,
 )
-from tests.unit.broker.tree.test_tree_flooding import (
+from tests.unit.broker.floods.test_tree_flooding import (
     EVERYWHERE,
     VOLTAGE,
     charges,

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from msgspec import structs
 
 from gridstat.broker.capacity.admission import back_pressure, obstacles
-from gridstat.broker.capacity.flooding_admission import slow_refusal
-from gridstat.broker.flooding_pages import page_of
+from gridstat.broker.floods.flooding_admission import slow_refusal
+from gridstat.broker.floods.flooding_pages import page_of
 from gridstat.broker.records.operations import FloodingSet
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.requests.request_checks import check_identifier

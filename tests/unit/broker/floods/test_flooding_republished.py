@@ -11,7 +11,7 @@ from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import Unpublish
 from gridstat.net.command.machine import Received
 from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
-from tests.unit.broker.tree.test_flooding_faults import (
+from tests.unit.broker.floods.test_flooding_faults import (
     BOTH,
     FLOOD,
     VOLTAGE,

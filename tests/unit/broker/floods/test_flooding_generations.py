@@ -10,8 +10,8 @@ from gridstat.net.command.machine import Received
 from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
 from gridstat.net.command.router_messages import FloodOrder
 from gridstat.net.command.tree_messages import CommitFlooding, FloodedVariable, ReserveFlooding
-from tests.unit.broker.tree.test_flooding_faults import FLOOD, middle
-from tests.unit.broker.tree.test_tree_flooding import (
+from tests.unit.broker.floods.test_flooding_faults import FLOOD, middle
+from tests.unit.broker.floods.test_tree_flooding import (
     VOLTAGE,
     flood,
     floods,

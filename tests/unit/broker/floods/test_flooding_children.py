@@ -25,7 +25,7 @@ from gridstat.net.command.tree_messages import (
     FloodingEnded,
     FloodingRefused,
 )
-from tests.unit.broker.tree.test_flooding_faults import (
+from tests.unit.broker.floods.test_flooding_faults import (
     BOTH,
     FLOOD,
     VOLTAGE,
@@ -33,7 +33,7 @@ from tests.unit.broker.tree.test_flooding_faults import (
     middle,
     two_clouds,
 )
-from tests.unit.broker.tree.test_tree_flooding import floods
+from tests.unit.broker.floods.test_tree_flooding import floods
 
 if TYPE_CHECKING:
     from gridstat.net.command.messages import Message
