@@ -273,6 +273,6 @@ def floods(family: Family) -> set[str]:
         orders = [
             one for router in leaf.routers.values() for one in router.table.variables.values()
         ]
-        if leaf.broker.registry.floods or any(order.floods for order in orders):
+        if leaf.broker.floods.variables or any(order.floods for order in orders):
             found.add(cloud)
     return found

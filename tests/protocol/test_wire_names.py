@@ -11,11 +11,11 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from gridstat.broker.records import operations
 from gridstat.broker.tree import tree_operations
 from gridstat.model.errors import MalformedFrame
 from gridstat.net.command import frames, messages
 from tests.golden.load import load_golden
+from tests.unit.broker.conversation import Conversation
 
 GOLDEN: dict[str, dict[str, str]] = load_golden("wire_names.toml")
 
@@ -48,7 +48,7 @@ WRITTEN = {
     "message": structs_in(
         messages.Message, messages.EndPointCommand, messages.Outcomes, messages.Notice
     ),
-    "journal": structs_in(operations.Operation),
+    "journal": structs_in(*Conversation().broker.operation_types),
     "tree-journal": structs_in(tree_operations.TreeOperation),
 }
 CASES = [(kind, tag) for kind, tags in GOLDEN.items() for tag in tags]

@@ -34,8 +34,13 @@ BROKER_ROOMS = (
     "segments",
     "operators",
     "tree",
+    "floods",
 )
 """Each may import those before it; what lies outside the rooms composes them."""
+
+CAPABILITY_ROOM = "floods"
+COMPOSES_CAPABILITIES = ("gridstat/broker/leaf_broker.py", "gridstat/broker/tree/")
+"""Files that list the capabilities of a kind of broker: the only ones that know floods by name."""
 
 ONLY_UNDER: dict[str, str] = {
     "benchmarks": "gridstat/console/cli/",
@@ -81,8 +86,19 @@ def room_violations(root: Path) -> list[str]:
         for path in _package_files(root)
         if path.is_relative_to(broker)
         and (room := path.relative_to(broker).parts[0]) in BROKER_ROOMS
-        for target in sorted(_rooms_of(path))
+        for target in sorted(_rooms_of(path) - {CAPABILITY_ROOM})
         if target in BROKER_ROOMS[BROKER_ROOMS.index(room) + 1 :]
+    ]
+
+
+def capability_violations(root: Path) -> list[str]:
+    """Imports of a capability's room outside of it, but for the lists of capabilities."""
+    inside = f"gridstat/broker/{CAPABILITY_ROOM}/"
+    return [
+        name
+        for path in _package_files(root)
+        if CAPABILITY_ROOM in _rooms_of(path)
+        and not (name := str(path.relative_to(root))).startswith((inside, *COMPOSES_CAPABILITIES))
     ]
 
 
@@ -165,6 +181,10 @@ def test_no_room_of_the_broker_imports_a_later_one() -> None:
 
 def test_every_room_of_the_broker_has_a_place_in_their_order() -> None:
     assert_none(unknown_rooms(ROOT))
+
+
+def test_only_the_lists_of_capabilities_know_floods() -> None:
+    assert_none(capability_violations(ROOT))
 
 
 def test_outside_packages_stay_in_their_corner() -> None:
@@ -261,3 +281,13 @@ def test_a_room_that_imports_a_later_one_is_found(tmp_path: Path) -> None:
 def test_a_room_without_a_place_is_found(tmp_path: Path) -> None:
     write_sample(tmp_path, "gridstat/broker/attic/a.py", "")
     assert unknown_rooms(tmp_path) == ["attic"]
+
+
+def test_a_capability_that_another_part_imports_is_found(tmp_path: Path) -> None:
+    text = "import gridstat.broker.floods.leaf_floods\n"
+    write_sample(tmp_path, "gridstat/broker/leaf_broker.py", text)
+    write_sample(tmp_path, "gridstat/broker/floods/a.py", text)
+    write_sample(tmp_path, "gridstat/broker/requests/a.py", text)
+    write_sample(tmp_path, "gridstat/console/a.py", text)
+    found = ["gridstat/broker/requests/a.py", "gridstat/console/a.py"]
+    assert sorted(capability_violations(tmp_path)) == found

@@ -140,7 +140,7 @@ def _taken(grid: TreeGrid) -> Taken:
                 for channel_id in _in_scope(grid, name, flood.level):
                     _take(taken, (name, channel_id, number), (flood.every, flood.modes))
     for leaf in grid.leaves().values():
-        for found in leaf.registry.floods.values():
+        for found in leaf.floods.variables.values():
             for mode, term in found.own.items():
                 for number, channel in leaf.registry.channels.items():
                     key = channel.from_router, number, int(found.variable.variable_id)

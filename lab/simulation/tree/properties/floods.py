@@ -11,8 +11,8 @@ from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
     from gridstat.broker.floods.flooding_operations import FloodingHeld
+    from gridstat.broker.floods.leaf_flooding_operations import FloodingSet
     from gridstat.broker.leaf_broker import LeafBroker
-    from gridstat.broker.records.operations import FloodingSet
     from lab.simulation.tree.grid import TreeGrid
 
 AGREE: Final = "all of a scope floods alike, or nobody"
@@ -30,7 +30,7 @@ def unrest_of_floods(grid: TreeGrid) -> str | None:
             if held.reserved_generation:
                 return f"{name}: room for {held.variable.name} to flood is reserved"
     for cloud, leaf in grid.leaves().items():
-        for found in leaf.registry.floods.values():
+        for found in leaf.floods.variables.values():
             if found.reserved_generation:
                 return f"{cloud}: room for {found.variable.name} to flood is reserved"
     return _unlike(grid)
@@ -49,7 +49,7 @@ def check_nothing_floods(grid: TreeGrid) -> None:
     left = {
         name: sorted(broker.state.flooding.floods) for name, broker in grid.qos_brokers().items()
     }
-    left |= {cloud: sorted(leaf.registry.floods) for cloud, leaf in grid.leaves().items()}
+    left |= {cloud: sorted(leaf.floods.variables) for cloud, leaf in grid.leaves().items()}
     left |= {
         name: sorted(str(one.variable_id) for one in node.table.variables.values() if one.floods)
         for name, node in grid.routers.items()
@@ -71,7 +71,7 @@ def _unlike(grid: TreeGrid) -> str | None:
         }
         for child in state.families.children:
             below = brokers[child].state.flooding.floods if child in brokers else {}
-            some = below or (leaves[child].registry.floods if child in leaves else {})
+            some = below or (leaves[child].floods.variables if child in leaves else {})
             found = {
                 (known, one.variable.variable_id): terms
                 for known, one in some.items()
@@ -105,7 +105,7 @@ def flooded(leaf: LeafBroker, found: FloodingSet) -> list[Flood]:
 
 
 def _check_routers(grid: TreeGrid, leaf: LeafBroker) -> None:
-    floods = leaf.registry.floods.values()
+    floods = leaf.floods.variables.values()
     wanted = {int(found.variable.variable_id): flooded(leaf, found) for found in floods}
     for name in leaf.registry.routers:
         found = {

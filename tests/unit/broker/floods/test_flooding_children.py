@@ -151,7 +151,7 @@ def test_a_refusal_goes_with_the_child(pair: Family) -> None:
 
 def test_a_refusal_goes_with_the_flood(pair: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the child never says that it has done what it was told since."""
-    parent = pair.leaves["b"].broker.flooding.parent
+    parent = pair.leaves["b"].broker._tree.session
     send = parent.send
 
     def send_some(message: Message) -> None:

@@ -83,7 +83,7 @@ def test_the_same_generation_with_other_terms_is_reserved_anew() -> None:
         say(family, ReserveFlooding(term=term, flooded=wanted))
         assert held[VOLTAGE].reserved == terms
         for leaf in family.leaves.values():
-            assert leaf.broker.registry.floods[VOLTAGE].reserved == terms
+            assert leaf.broker.floods.variables[VOLTAGE].reserved == terms
 
 
 def test_what_a_parent_no_longer_names_has_no_generation_left() -> None:

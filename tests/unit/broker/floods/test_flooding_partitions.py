@@ -58,7 +58,7 @@ def test_a_broker_that_is_cut_off_while_its_parent_reserves_can_stop_its_own_flo
     assert stop(family, "p").refused is None
     assert floods(family) == {}
     for cloud in "abc":
-        assert family.leaves[cloud].broker.registry.floods[VOLTAGE].reserved
+        assert family.leaves[cloud].broker.floods.variables[VOLTAGE].reserved
     family.connect("p")
     family.settle()
     if is_given_up:
@@ -86,7 +86,7 @@ def test_what_a_parent_has_reserved_blocks_no_operator_once_that_parent_is_gone(
         family.settle()
     assert flood(family, "p", every=3).refused is None
     for cloud in "abc":
-        found = family.leaves[cloud].broker.registry.floods[VOLTAGE]
+        found = family.leaves[cloud].broker.floods.variables[VOLTAGE]
         assert (found.above[0].every, found.reserved) == (3, {})
     family.connect("p")
     family.settle()
@@ -120,7 +120,7 @@ def behind_the_root(family: Family) -> None:
 
 
 def everys(family: Family) -> dict[str, int]:
-    found = {cloud: leaf.broker.registry.floods for cloud, leaf in family.leaves.items()}
+    found = {cloud: leaf.broker.floods.variables for cloud, leaf in family.leaves.items()}
     return {cloud: held[VOLTAGE].above[0].every for cloud, held in found.items() if held}
 
 
@@ -176,7 +176,7 @@ def test_a_child_without_room_for_what_holds_again_ends_what_its_parent_wants_no
     narrow(family)
     family.connect("b")
     family.settle()
-    assert family.leaves["b"].broker.registry.floods == {}
+    assert family.leaves["b"].broker.floods.variables == {}
     assert everys(family) == {"a": 2}
     (listed,) = family.operate("p", ListFlooding(request_id=3)).facts["floods"]
     assert "is full" in listed["refusing"]["b"]

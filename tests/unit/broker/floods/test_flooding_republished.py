@@ -53,7 +53,7 @@ def test_a_cloud_that_comes_back_floods_what_was_published_anew_while_its_parent
     family.connect("a")
     family.settle()
     assert family.brokers["root"].broker.state.flooding.floods == {}
-    found = leaf.broker.registry.floods[VOLTAGE]
+    found = leaf.broker.floods.variables[VOLTAGE]
     assert (found.variable.variable_id, bool(found.own)) == (number, True)
     assert flooding_clouds(family) == {"a"}
 
@@ -116,6 +116,6 @@ def test_the_end_of_a_publication_that_could_not_be_written_is_written_later(
     family.pass_time(60 * NS_PER_S)
     family.settle()
     assert root.broker.state.flooding.floods == {}
-    assert family.leaves["b"].broker.registry.floods == {}
+    assert family.leaves["b"].broker.floods.variables == {}
     assert family.operate("root", FLOOD).refused is None
     assert flooding_clouds(family) == BOTH

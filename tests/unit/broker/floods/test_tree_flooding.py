@@ -345,7 +345,7 @@ def test_a_variable_that_is_no_longer_published_floods_nowhere(family: Family) -
     family.settle()
     for leaf in family.leaves.values():
         assert all(number not in router.table.variables for router in leaf.routers.values())
-        assert leaf.broker.registry.floods == {}
+        assert leaf.broker.floods.variables == {}
     for node in family.brokers.values():
         assert node.broker.state.flooding.floods == {}
     publish(family)
