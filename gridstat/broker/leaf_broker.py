@@ -1,21 +1,22 @@
 """Leaf broker of one cloud: a pure machine that admits, journals, orders routers and recovers.
 
-Start reading at `handle`, which takes one event and returns instructions. A request passes
-`request_intake.py` (signature, replay), `subscriptions.py` or a neighbour of it (decision),
-`context.py` (journal) and `router_tables.py` (orders and their confirmation), and returns as an
-answer. Failures are handled in `recovery.py`.
+Start reading at `handle`, which takes one event and returns instructions. Events go to the
+capabilities that registered them (`_list_capabilities`, `leaf_capability.py`). A request passes
+`command_dispatcher.py` and `request_intake.py` (signature, replay), `subscriptions.py` or a
+neighbour of it (decision), `context.py` (journal) and `router_tables.py` (orders and their
+confirmation), and returns as an answer. Failures are handled in `recovery.py`.
 
 Peers and their messages:
 
 - `router/NAME`: `ReportRouter` begins a session. `Forward` carries requests of end-points,
   `TableChanged` and `TableRefused` answer orders, and `AttachmentChanged`, `ChannelStateChanged`,
   `BackPressureChanged` and `ReportCounters` report states.
-- `operator/NAME`: the commands of `operators/operator_commands.py`.
-- `broker/NAME`, if it is the parent: the messages of `segments/parent_dispatcher.py`.
+- `operator/NAME`: commands, passed on by `operators/operator_commands.py`.
+- `broker/NAME`, if it is the parent: messages, passed on by `segments/parent_dispatcher.py`.
 
 Restart: `restore` replays the journal. Then `TermBegan` is written, and events that arrive before
-it is durable are kept in `_early`. Once the term is durable every part resumes, and routers are
-sent what they lack when they report. A failed write of the term is tried again by a timer.
+it is durable are kept in `_early`. Once the term is durable the capabilities resume, and routers
+are sent what they lack when they report. A failed write of the term is tried again by a timer.
 """
 
 from __future__ import annotations
@@ -133,12 +134,11 @@ class LeafBroker:
         self._moves = PathMoves(context)
         self._router_sessions = RouterSessions(context)
         self._health = RouterHealth(context)
-        presence = EndPointPresence(context, notices)
-        self._requests = RequestIntake(context, presence)
+        self._presence = EndPointPresence(context, notices)
+        self._requests = RequestIntake(context, self._presence)
         self._attachments = EndPointAttachments(
-            context, self._requests, notices, channel_plan, presence
+            context, self._requests, notices, channel_plan, self._presence
         )
-        self._presence = presence
 
     def _compose_contracts(self, notices: Notices) -> None:
         """Create the parts that grant, move and repair contracts, here and across clouds."""
@@ -146,12 +146,14 @@ class LeafBroker:
         refusals = RowRefusals(context)
         replacement = PathReplacement(context, self._health, refusals)
         self._grants = PendingGrants(context, self._requests, notices, self._moves, replacement)
-        parent = ParentSession(context)
         self._tree = ParentDispatcher(
-            context, parent, self._health, self._requests, self._grants, notices
+            context,
+            ParentSession(context),
+            self._health,
+            self._requests,
+            self._grants,
+            notices,
         )
-        self._leaf_floods = LeafFloods(context, parent, self._requests)
-        self.floods = self._leaf_floods.records
         self._recovery = Recovery(
             context,
             self._health,
@@ -195,13 +197,16 @@ class LeafBroker:
     def _list_capabilities(self, channel_plan: ChannelPlan) -> tuple[LeafCapability, ...]:
         """Return all capabilities of a leaf broker, in the order in which they act.
 
-        In a replay each one needs the state of those before it.
+        A snapshot is replayed in this order, so each capability needs the state of those before it
+        at most. A start resumes them, and a router's report reaches them, in the same order.
         """
         context = self._context
         state = self.registry, self.reservations, self.tables, channel_plan
         cloud = CloudEffects(*state, context.effects.apply)
         registrations = RegistrationEffects(*state)
         tree = TreeEffects(self.registry, channel_plan)
+        floods = LeafFloods(context, self._tree.session, self._requests)
+        self.floods = floods.records
         return (
             LeafCapability(name="term", timers={START_TIMER: self._begin}),
             self._operator_commands.capability(cloud, self._routers, self._channels),
@@ -226,7 +231,7 @@ class LeafBroker:
                 self._queries,
             ),
             self._tree.capability(tree),
-            self._leaf_floods.capability(),
+            floods.capability(),
             self._commands.capability(registrations),
         )
 

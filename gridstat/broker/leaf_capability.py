@@ -54,7 +54,7 @@ class LeafCapability:
     """
 
     name: str
-    """Name in logs and errors."""
+    """Name in the log, as in the count of requests in undefined modes."""
 
     # Durable state.
 
