@@ -26,6 +26,7 @@ from gridstat.broker.tree.segment_commits import SegmentCommits
 from gridstat.broker.tree.segment_releases import HoldingRelease, SegmentReleases
 from gridstat.broker.tree.subscriber_distances import SubscriberDistances
 from gridstat.broker.tree.tree_borders import TreeBorders
+from gridstat.broker.tree.tree_capability import TreeCapabilities, TreeCapability
 from gridstat.broker.tree.tree_context import TreeContext
 from gridstat.broker.tree.tree_segments import TreeSegments
 from gridstat.broker.tree.tree_state import TreeState
@@ -61,7 +62,8 @@ class Components:
         handler: ParentMessageHandler,
     ) -> None:
         self._handler = handler
-        self.state = TreeState(children, OwnedChannels(channels), self)
+        self.capabilities = TreeCapabilities()
+        self.state = TreeState(children, OwnedChannels(channels), self.capabilities)
         self.context = context = TreeContext(settings, outside, self.state)
         self.leases = IdentifierLeases(context)
         self.membership = Membership(context, self.leases, self)
@@ -98,11 +100,19 @@ class Components:
             self.replanning,
             self.membership,
         )
-        self.flooding = TreeFlooding(context, self.state.flooding, self.lookups)
+        self.flooding = TreeFlooding(context, self.lookups)
         self.watches = TreeWatches(context)
+        self.capabilities.register(
+            (
+                self.state.capability(),
+                TreeCapability(channels_renumbered=self.coordinator.park_all),
+                self.flooding.capability(),
+            )
+        )
 
     def resume(self) -> None:
         """Continue, after a start, the work that the journal records as unfinished."""
+        self.capabilities.resume()
         self.context.unsettle()
         self.holding_release.resume()
         self.contracts.resume()
@@ -121,12 +131,12 @@ class Components:
         self.moved_segments.child_joined(child)
         self.coordinator.child_joined(child)
         self.lookups.child_joined(child)
-        self.flooding.child_joined(child)
+        self.capabilities.child_joined(child)
         self.watches.child_joined(child)
         self.replanning.try_again(is_new=True)
 
     def child_left(self, child: str) -> None:
-        self.flooding.child_left(child)
+        self.capabilities.child_left(child)
         self.borders.child_left(child)
         self.reconciliation.child_left(child)
 
@@ -150,15 +160,12 @@ class Components:
     def place_changed(self) -> None:
         """Order channels by their present numbers, and floods by the present depth."""
         self.borders.refresh(sorted(self.context.joined))
-        self.flooding.place_changed()
+        self.capabilities.place_changed()
 
     def parent_message_kept(self, message: TreeMessageBase) -> None:
         self._handler.handle_parent_message(message)
 
     # Events of the state, borders and holdings.
-
-    def channels_renumbered(self) -> None:
-        self.coordinator.park_all()
 
     def borders_changed(self) -> None:
         self.graph.changed()

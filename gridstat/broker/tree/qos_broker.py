@@ -21,7 +21,6 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
-from gridstat.broker.floods.flooding_changes import FLOOD_TIMER
 from gridstat.broker.tree.border_graph import ABSTRACT_LINKS_TIMER
 from gridstat.broker.tree.components import Components
 from gridstat.broker.tree.coordinator import PARKED_TIMER, RESERVE_TIMER
@@ -34,7 +33,6 @@ from gridstat.broker.tree.tree_dispatcher import TreeDispatcher
 from gridstat.broker.tree.tree_operations import TermBegan, encode, operations_of
 from gridstat.broker.tree.tree_operator_commands import TreeOperatorCommands
 from gridstat.model.errors import NotAuthorised
-from gridstat.model.qos import undefined_modes
 from gridstat.net.command.machine import (
     Connected,
     Disconnected,
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gridstat.broker.context import Outside
+    from gridstat.broker.tree.tree_operations import TreeOperation
     from gridstat.broker.tree.tree_settings import TreeSettings
     from gridstat.model.cloud import EventChannel
     from gridstat.net.command.machine import Event, Instruction
@@ -80,22 +79,22 @@ class QosBroker:
         children: Iterable[str],
         channels: Iterable[EventChannel],
     ) -> None:
-        self._parts = Components(settings, outside, children, channels, self)
-        self.state = self._parts.state
-        self._context = self._parts.context
-        self._dispatcher = TreeDispatcher(self._parts)
-        self._operators = TreeOperatorCommands(self._parts)
+        self.parts = Components(settings, outside, children, channels, self)
+        self.state = self.parts.state
+        self._context = self.parts.context
+        self._dispatcher = TreeDispatcher(self.parts)
+        self._operators = TreeOperatorCommands(self.parts)
         self._timers: dict[str, Callable[[], None]] = {
             START_TIMER: self._begin,
             LATER_TIMER: self._context.try_again,
-            UP_TIMER: self._parts.commits.expire,
-            RESERVE_TIMER: self._parts.coordinator.expire,
-            PARKED_TIMER: self._parts.coordinator.try_parked,
-            LOOKUP_TIMER: self._parts.lookups.expire,
-            RELEASE_TIMER: self._parts.releases.retry,
-            REPLAN_TIMER: self._parts.replanning.replan_some,
-            RAISE_TIMER: self._parts.replanning.raise_some,
-            ABSTRACT_LINKS_TIMER: self._parts.graph.report_to_parent,
+            UP_TIMER: self.parts.commits.expire,
+            RESERVE_TIMER: self.parts.coordinator.expire,
+            PARKED_TIMER: self.parts.coordinator.try_parked,
+            LOOKUP_TIMER: self.parts.lookups.expire,
+            RELEASE_TIMER: self.parts.releases.retry,
+            REPLAN_TIMER: self.parts.replanning.replan_some,
+            RAISE_TIMER: self.parts.replanning.raise_some,
+            ABSTRACT_LINKS_TIMER: self.parts.graph.report_to_parent,
         }
         self._phase = Phase.NEW
         self._early_events: list[Event] = []
@@ -104,7 +103,7 @@ class QosBroker:
     def restore(self, written: Sequence[bytes]) -> None:
         """Replay a part of the journal; further parts may follow."""
         assert self._phase is Phase.NEW, "a broker is restored before it starts"
-        for operation in operations_of(written):
+        for operation in operations_of(written, self.operation_types):
             self.state.replay(operation)
         self._context.restored(len(written))
 
@@ -113,9 +112,14 @@ class QosBroker:
         return [encode(operation) for operation in self.state.operations()]
 
     @property
+    def operation_types(self) -> tuple[type[TreeOperation], ...]:
+        """Types of the operations in the journal, as the capabilities have registered them."""
+        return self.parts.capabilities.operation_types
+
+    @property
     def open_count(self) -> int:
         """Number of contracts and segments that are being planned and reserved."""
-        return len(self._parts.coordinator)
+        return len(self.parts.coordinator)
 
     def survey(self) -> dict[str, Any]:
         """Return the facts of the scope, for metrics and for operators."""
@@ -151,12 +155,11 @@ class QosBroker:
         term = max(self.state.term + 1, self._context.settings.term_min)
         # An identity is drawn once in the life of a journal, so that a parent notices its loss.
         journal = "" if self._context.has_journal else self._context.outside.new_identity()
-        orphaned = [] if self._context.has_parent else self.state.orphaned()
+        orphaned = [] if self._context.has_parent else self.parts.capabilities.orphaned(term)
         self._context.decide(
             [
                 TermBegan(term=term, journal=journal),
                 *self.state.numbering(),
-                *self._parts.flooding.orphaned(term),
                 *orphaned,
             ],
             self._begun,
@@ -171,22 +174,9 @@ class QosBroker:
         self._phase = Phase.RUNNING
         early, self._early_events = self._early_events, []
         self._context.note("term_began", term=self.state.term)
-        self._warn_of_undefined_modes()
-        self._parts.resume()
+        self.parts.resume()
         for event in early:
             self._handle(event)
-
-    def _warn_of_undefined_modes(self) -> None:
-        """Warn of floods in undefined modes, which a journal of an older release may contain."""
-        floods, defined = self.state.flooding.floods, self._context.settings.modes_defined
-        unknown = {
-            name: found
-            for name, held in floods.items()
-            if (found := undefined_modes(held.modes, defined))
-        }
-        if unknown:
-            modes = ",".join(map(str, sorted(set().union(*unknown.values()))))
-            self._context.warn("modes_not_defined", modes=modes, floods=len(unknown))
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -200,19 +190,19 @@ class QosBroker:
                 fired = self._timers.get(name)
                 if fired is not None:
                     fired()
-                elif name.startswith(FLOOD_TIMER):
-                    self._parts.flooding.expire(name.removeprefix(FLOOD_TIMER))
+                else:
+                    self.parts.capabilities.fire(name)
             case Connected(peer=peer):
                 self._connect(peer)
             case Disconnected(peer=peer):
                 role, _, name = peer.partition("/")
                 if role == "broker":
-                    self._parts.membership.disconnect(name)
+                    self.parts.membership.disconnect(name)
 
     def _connect(self, peer: str) -> None:
         role, _, name = peer.partition("/")
         if role == "broker":
-            self._parts.membership.connect(name)
+            self.parts.membership.connect(name)
         elif role != "operator":
             self._context.close(
                 peer,

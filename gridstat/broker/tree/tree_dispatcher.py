@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.broker.floods.flooding_changes import FloodingMessage
 from gridstat.model.errors import Refused
 from gridstat.net.command.segment_messages import (
     AskContract,
@@ -37,15 +36,11 @@ from gridstat.net.command.tree_messages import (
     BorderReported,
     CloseBorder,
     CloudsChanged,
-    CommitFlooding,
     EndWatch,
-    FloodingEnded,
     JoinTree,
     NamesFound,
     NumbersLeased,
     OpenBorder,
-    ReleaseFlooding,
-    ReserveFlooding,
     TreeJoined,
     TreeMessageBase,
     WantBorders,
@@ -95,14 +90,16 @@ class TreeDispatcher:
 
     def _receive_from_child(self, child: str, message: TreeMessageBase) -> bool:
         parts = self._parts
+        registered = parts.capabilities.child_messages.get(type(message))
+        is_own = self._is_about_own_scope if registered is None else registered.is_own
         if isinstance(message, JoinTree):
             parts.membership.join(child, message)
         elif not parts.membership.accepts(child, message.term):
             pass  # The sender has not joined, or a later process of the child has.
-        elif not self._is_about_own_scope(child, message):
+        elif not is_own(child, message):
             parts.context.note("not_its_own", child=child, said=type(message).__name__)
-        elif isinstance(message, FloodingMessage):
-            parts.flooding.receive(child, message)
+        elif registered is not None:
+            registered.handle(child, message)
         else:
             return self._dispatch_report(child, message) or self._dispatch_segment(child, message)
         return True
@@ -115,7 +112,7 @@ class TreeDispatcher:
                 return families.child_of(name.partition("#")[0]) == child
             case WatchNames(watch=name) | EndWatch(watch=name):
                 return families.child_of(name.partition("#")[0]) == child
-            case BorderReported(router=name) | FloodingEnded(name=name):
+            case BorderReported(router=name):
                 return families.child_at(name) == child
             case AbstractLinksReported(abstract_links=abstract_links):
                 return all(
@@ -193,6 +190,10 @@ class TreeDispatcher:
             return True
         if not parts.membership.obeys(message.term):
             return True
+        handle = parts.capabilities.parent_messages.get(type(message))
+        if handle is not None:
+            handle(message)
+            return True
         match message:
             case WantBorders():
                 parts.borders.want(message)
@@ -226,8 +227,6 @@ class TreeDispatcher:
                 parts.segments.commit(message)
             case Release():
                 parts.segments.release(message)
-            case ReserveFlooding() | CommitFlooding() | ReleaseFlooding():
-                parts.flooding.obey(message)
             case _:
                 return False
         return True

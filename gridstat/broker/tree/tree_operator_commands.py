@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec import structs
 
 from gridstat.broker.capacity.explanation import probe_facts
-from gridstat.broker.floods.flooding_admission import flooding_refusal
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.tree_operations import (
     ChannelAdded,
@@ -37,12 +37,9 @@ from gridstat.net.command.operator_messages import (
     AddChannel,
     AddChild,
     Explain,
-    ListFlooding,
     OperatorAnswer,
     RemoveChannel,
     RemoveChild,
-    RemoveFlooding,
-    SetFlooding,
     Survey,
 )
 from gridstat.net.command.tree_messages import BORDERS_MAX
@@ -78,6 +75,10 @@ class TreeOperatorCommands:
             self._refuse(peer, command.request_id, error)
 
     def _do(self, peer: str, command: OperatorCommand | TreeCommand) -> None:
+        handle = self._parts.capabilities.commands.get(type(command))
+        if handle is not None:
+            handle(peer, command)
+            return
         match command:
             case Survey():
                 self._answer(peer, command.request_id, self.survey())
@@ -91,8 +92,6 @@ class TreeOperatorCommands:
                 self._add_channel(peer, command)
             case RemoveChannel():
                 self._remove_channel(peer, command)
-            case SetFlooding() | RemoveFlooding() | ListFlooding():
-                self._parts.flooding.take(peer, command)
             case _:
                 name = type(command).__name__
                 raise LayoutError(
@@ -120,13 +119,8 @@ class TreeOperatorCommands:
         held = state.holdings.of_child(name)
         if held:
             raise StillInUse(f"{len(held)} contracts cross {name}", hint="end them first")
-        flooding = self._parts.flooding.names()
-        if flooding:
-            raise StillInUse(
-                f"{len(flooding)} variables flood the scope of this broker, and {name} would not "
-                "be notified when they end",
-                hint="stop the flooding first: `gridstat flood --list`",
-            )
+        if self._is_refused(peer, command):
+            return
         attached = self._parts.borders.own_at(name)
         if attached:
             labels = ", ".join(channel.label for channel in attached[:8])
@@ -165,10 +159,7 @@ class TreeOperatorCommands:
         for end in (channel.from_router, channel.to_router):
             self._check_borders(end)
         numbered = replace(channel, channel_id=state.channels.next_number())
-        refusal = flooding_refusal(numbered, state.flooding.taken())
-        if refusal is not None:
-            answer = OperatorAnswer(request_id=command.request_id, refused=refused(refusal))
-            self._context.send(peer, answer)
+        if self._is_refused(peer, structs.replace(command, channel=numbered)):
             return
 
         def added() -> None:
@@ -194,11 +185,8 @@ class TreeOperatorCommands:
             raise NoSuchChannel(f"there is no channel {command.from_router}→{command.to_router}")
         account = state.channels.accounts[number]
         using = state.holdings.over_channel(number)
-        if state.flooding.floods:
-            raise StillInUse(
-                f"{len(state.flooding.floods)} variables flood every channel of this broker",
-                hint="stop the flooding first: `gridstat flood --list`",
-            )
+        if self._is_refused(peer, command):
+            return
         if using or account.carriage.streams:
             raise StillInUse(
                 f"channel {account.channel.label} carries {len(using)} contracts, or one is being "
@@ -335,6 +323,14 @@ class TreeOperatorCommands:
             self._refuse(peer, request_id, StorageFailed(f"nothing was changed: {reason}"))
 
         self._context.decide([operation], then, failed)
+
+    def _is_refused(self, peer: str, command: OperatorCommand | TreeCommand) -> bool:
+        """Refuse a command to which another capability objects; return whether one does."""
+        refusal = self._parts.capabilities.objection(command)
+        if refusal is not None:
+            answer = OperatorAnswer(request_id=command.request_id, refused=refusal)
+            self._context.send(peer, answer)
+        return refusal is not None
 
     def _answer(self, peer: str, request_id: int, facts: Facts) -> None:
         self._context.send(peer, OperatorAnswer(request_id=request_id, facts=facts))

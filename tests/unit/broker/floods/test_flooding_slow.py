@@ -14,6 +14,7 @@ from gridstat.model.identifiers import ChannelId
 from gridstat.net.command.messages import AddChannel
 from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
 from gridstat.net.command.tree_messages import CommitFlooding, FloodingRefused, ReserveFlooding
+from tests.unit.broker.floods import test_flooding_faults as faults
 from tests.unit.broker.floods.flooded_cloud import (
     Parent,
     charges,
@@ -24,7 +25,6 @@ from tests.unit.broker.floods.flooded_cloud import (
     stop,
 )
 from tests.unit.broker.stand_ins import VOLTAGE
-from tests.unit.broker.floods import test_flooding_faults as faults
 
 if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import RefusedOutcome

@@ -40,7 +40,7 @@ def test_the_child_is_sent_away_and_the_others_are_served(monkeypatch: pytest.Mo
     world = failing()
     root = world.brokers["root"].machine
     with monkeypatch.context() as patched:
-        patched.setattr(root._parts.coordinator, "reserved", fail)
+        patched.setattr(root.parts.coordinator, "reserved", fail)
         failed = world.subscribe("c2/d", VOLTAGE)
         world.settle()
     assert "word_failed" in words(world)
@@ -71,7 +71,7 @@ def test_what_was_decided_in_that_turn_and_is_not_written_is_undone(
         fail()
 
     with monkeypatch.context() as patched:
-        patched.setattr(root._parts.contracts, "request", half)
+        patched.setattr(root.parts.contracts, "request", half)
         world.subscribe("c2/d", VOLTAGE)
         world.settle()
     assert "word_failed" in words(world)
@@ -88,7 +88,7 @@ def test_what_cannot_be_written_is_not_kept_either(monkeypatch: pytest.MonkeyPat
         root._context.decide([heard], lambda: None, lambda _: None)
 
     with monkeypatch.context() as patched:
-        patched.setattr(root._parts.contracts, "request", unwritable)
+        patched.setattr(root.parts.contracts, "request", unwritable)
         world.subscribe("c2/d", VOLTAGE)
         world.settle()
     assert "word_failed" in words(world)
@@ -123,7 +123,7 @@ def test_a_word_of_the_parent_ends_the_session_with_it(monkeypatch: pytest.Monke
     world.may_fail = True
     west = world.brokers["west"].machine
     with monkeypatch.context() as patched:
-        patched.setattr(west._parts.segments, "reserve", fail)
+        patched.setattr(west.parts.segments, "reserve", fail)
         ask(world, "c9#1")
         world.settle()
     assert "word_failed" in words(world, "west")
