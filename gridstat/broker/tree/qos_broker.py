@@ -13,25 +13,19 @@ instructions: messages to send, timers to set, operations to write. A message le
 operations that it depends on are durable.
 
 Peers are children, the parent and operators. Routers and end-points belong to the leaf brokers.
-A restart replays the journal; `Components.resume` then continues unfinished work.
+A restart replays the journal; each capability then continues its unfinished work.
 """
 
 from __future__ import annotations
 
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from gridstat.broker.tree.border_graph import ABSTRACT_LINKS_TIMER
 from gridstat.broker.tree.components import Components
-from gridstat.broker.tree.coordinator import PARKED_TIMER, RESERVE_TIMER
-from gridstat.broker.tree.publication_lookups import LOOKUP_TIMER
-from gridstat.broker.tree.replanning import RAISE_TIMER, REPLAN_TIMER
-from gridstat.broker.tree.segment_commits import UP_TIMER
-from gridstat.broker.tree.segment_releases import RELEASE_TIMER
 from gridstat.broker.tree.tree_context import LATER_TIMER
 from gridstat.broker.tree.tree_dispatcher import TreeDispatcher
 from gridstat.broker.tree.tree_operations import TermBegan, encode, operations_of
-from gridstat.broker.tree.tree_operator_commands import TreeOperatorCommands
 from gridstat.model.errors import NotAuthorised
 from gridstat.net.command.machine import (
     Connected,
@@ -82,19 +76,11 @@ class QosBroker:
         self.parts = Components(settings, outside, children, channels, self)
         self.state = self.parts.state
         self._context = self.parts.context
-        self._dispatcher = TreeDispatcher(self.parts)
-        self._operators = TreeOperatorCommands(self.parts)
+        self._capabilities = self.parts.capabilities
+        self._dispatcher = TreeDispatcher(self._context, self.parts.membership, self._capabilities)
         self._timers: dict[str, Callable[[], None]] = {
             START_TIMER: self._begin,
             LATER_TIMER: self._context.try_again,
-            UP_TIMER: self.parts.commits.expire,
-            RESERVE_TIMER: self.parts.coordinator.expire,
-            PARKED_TIMER: self.parts.coordinator.try_parked,
-            LOOKUP_TIMER: self.parts.lookups.expire,
-            RELEASE_TIMER: self.parts.releases.retry,
-            REPLAN_TIMER: self.parts.replanning.replan_some,
-            RAISE_TIMER: self.parts.replanning.raise_some,
-            ABSTRACT_LINKS_TIMER: self.parts.graph.report_to_parent,
         }
         self._phase = Phase.NEW
         self._early_events: list[Event] = []
@@ -114,7 +100,7 @@ class QosBroker:
     @property
     def operation_types(self) -> tuple[type[TreeOperation], ...]:
         """Types of the operations in the journal, as the capabilities have registered them."""
-        return self.parts.capabilities.operation_types
+        return self._capabilities.operation_types
 
     @property
     def open_count(self) -> int:
@@ -123,7 +109,7 @@ class QosBroker:
 
     def survey(self) -> dict[str, Any]:
         """Return the facts of the scope, for metrics and for operators."""
-        return self._operators.survey()
+        return self._capabilities.survey()
 
     def start(self, now_ns: int) -> list[Instruction]:
         """Begin a new term; otherwise `handle` does so at its first event."""
@@ -155,7 +141,7 @@ class QosBroker:
         term = max(self.state.term + 1, self._context.settings.term_min)
         # An identity is drawn once in the life of a journal, so that a parent notices its loss.
         journal = "" if self._context.has_journal else self._context.outside.new_identity()
-        orphaned = [] if self._context.has_parent else self.parts.capabilities.orphaned(term)
+        orphaned = [] if self._context.has_parent else self._capabilities.orphaned(term)
         self._context.decide(
             [
                 TermBegan(term=term, journal=journal),
@@ -174,7 +160,7 @@ class QosBroker:
         self._phase = Phase.RUNNING
         early, self._early_events = self._early_events, []
         self._context.note("term_began", term=self.state.term)
-        self.parts.resume()
+        self._capabilities.resume()
         for event in early:
             self._handle(event)
 
@@ -187,11 +173,8 @@ class QosBroker:
             case PersistFailed(token=token, reason=reason):
                 self._context.persist_failed(token, reason)
             case TimerFired(name=name):
-                fired = self._timers.get(name)
-                if fired is not None:
-                    fired()
-                else:
-                    self.parts.capabilities.fire(name)
+                fired = self._timers.get(name) or partial(self._capabilities.fire, name)
+                fired()
             case Connected(peer=peer):
                 self._connect(peer)
             case Disconnected(peer=peer):
@@ -213,7 +196,7 @@ class QosBroker:
         role, _, name = peer.partition("/")
         message = event.message
         if role == "operator" and isinstance(message, OperatorCommand | TreeCommand):
-            self._operators.take(peer, message)
+            self.parts.operators.take(peer, message)
         elif role != "broker" or not self._dispatcher.receive(name, message):
             kind = type(message).__name__
             self._context.close(

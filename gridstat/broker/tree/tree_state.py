@@ -16,21 +16,13 @@ from gridstat.broker.tree.children import Children
 from gridstat.broker.tree.configured_channels import ConfiguredChannels
 from gridstat.broker.tree.holdings import Holdings
 from gridstat.broker.tree.identifier_blocks import IdentifierBlocks
-from gridstat.broker.tree.tree_capability import TreeCapability
 from gridstat.broker.tree.tree_operations import (
-    BlockGiven,
-    BlockLeased,
-    BlockRequested,
     ChannelAdded,
     ChannelRemoved,
     ChannelsNumbered,
-    ChildAdded,
-    ChildRemoved,
-    ChildReported,
     HoldingGone,
     HoldingMoved,
     HoldingTaken,
-    IdentifiersKept,
     Placed,
     Stage,
     TermBegan,
@@ -99,41 +91,12 @@ class TreeState:
             self.unwritten.append(done)
         self._capabilities.apply(operation, done)
 
-    def capability(self) -> TreeCapability:
-        """Return the registration of the operations on this state."""
-        return TreeCapability(
-            operations={
-                TermBegan: self._begin_term,
-                Placed: self._place,
-                Unplaced: self._place,
-                ChildReported: self.families.apply,
-                ChildAdded: self.families.apply,
-                ChildRemoved: self.families.apply,
-                ChannelAdded: self._change_channels,
-                ChannelRemoved: self._change_channels,
-                ChannelsNumbered: self._change_channels,
-                IdentifiersKept: self.numbers.apply,
-                BlockGiven: self.numbers.apply,
-                BlockRequested: self.numbers.apply,
-                BlockLeased: self.numbers.apply,
-                HoldingTaken: self._hold,
-                HoldingMoved: self._hold,
-                HoldingGone: self._release,
-            },
-            snapshot=self._operations,
-            orphaned=self._orphaned,
-            is_holding=self._is_holding,
-        )
-
-    def _is_holding(self) -> bool:
-        return bool(len(self.holdings))
-
-    def _begin_term(self, began: TermBegan, done: Applied) -> None:
+    def begin_term(self, began: TermBegan, done: Applied) -> None:
         del done  # A term is never taken back: the next start writes a higher one.
         self.term = max(self.term, began.term)
         self.journal = began.journal or self.journal
 
-    def _change_channels(
+    def change_channels(
         self, operation: ChannelAdded | ChannelRemoved | ChannelsNumbered, done: Applied
     ) -> None:
         match operation:
@@ -158,7 +121,7 @@ class TreeState:
         unused = [number for number in missing if not self.holdings.over_channel(number)]
         return self.file_channels.unnumbered(unused)
 
-    def _place(self, standing: Placed | Unplaced, done: Applied) -> None:
+    def place(self, standing: Placed | Unplaced, done: Applied) -> None:
         before, prefix, prefix_next = self.placed, self.channels.prefix, standing.numbered_at
         tree_before = self.tree
         if isinstance(standing, Placed):
@@ -186,20 +149,19 @@ class TreeState:
             return Unplaced(numbered_at=prefix, tree=self.tree)
         return structs.replace(self.placed, numbered_at=prefix)
 
-    def _orphaned(self, term: int) -> list[TreeOperation]:
-        """Return the operations that release everything held for a parent, if there is none."""
+    def orphaned_place(self, term: int) -> list[Unplaced]:
+        """Return the operation that gives up the place below a former parent."""
         del term
-        found = self.release_parent_holdings()
-        if self.placed is not None:
-            found.append(Unplaced(numbered_at=self.channels.prefix, tree=self.tree))
-        return found
+        if self.placed is None:
+            return []
+        return [Unplaced(numbered_at=self.channels.prefix, tree=self.tree)]
 
-    def release_parent_holdings(self) -> list[TreeOperation]:
+    def release_parent_holdings(self) -> list[HoldingMoved]:
         """Return the operations that release all segments held for a former parent."""
         held = [holding for holding, _ in self.holdings.all() if not holding.is_owned]
-        return [*self.holdings.moves(held, Stage.LEAVING)]
+        return self.holdings.moves(held, Stage.LEAVING)
 
-    def _hold(self, operation: HoldingTaken | HoldingMoved, done: Applied) -> None:
+    def hold(self, operation: HoldingTaken | HoldingMoved, done: Applied) -> None:
         if isinstance(operation, HoldingMoved):
             self.holdings.move(operation, done)
             return
@@ -218,7 +180,7 @@ class TreeState:
 
         done.undo.append(undo)
 
-    def _release(self, gone: HoldingGone, done: Applied) -> None:
+    def release(self, gone: HoldingGone, done: Applied) -> None:
         holding = self.holdings.find(gone.contract, gone.generation)
         if holding is None:
             return
@@ -247,12 +209,14 @@ class TreeState:
         """Return the shortest journal that results in this state."""
         return self._capabilities.snapshot()
 
-    def _operations(self) -> Iterator[TreeOperation]:
+    def place_operations(self) -> Iterator[TreeOperation]:
+        """Return the part of the snapshot with the term, the place and the children."""
         yield TermBegan(term=self.term, journal=self.journal)
         if self.placed is not None or self.channels.prefix or self.tree:
             yield self.standing(self.channels.prefix)
         yield from self.families.operations(self._file_children)
-        yield from self.file_channels.operations()
-        yield from self.numbers.operations()
+
+    def holding_operations(self) -> Iterator[HoldingTaken]:
+        """Return the part of the snapshot with the holdings."""
         for holding, stage in self.holdings.all():
             yield HoldingTaken(holding=holding, stage=stage)
