@@ -19,9 +19,9 @@ A restart replays the journal; each capability then continues its unfinished wor
 from __future__ import annotations
 
 from enum import Enum, auto
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from gridstat.broker.capability import merged
 from gridstat.broker.tree.components import Components
 from gridstat.broker.tree.tree_context import LATER_TIMER
 from gridstat.broker.tree.tree_dispatcher import TreeDispatcher
@@ -74,14 +74,16 @@ class QosBroker:
         channels: Iterable[EventChannel],
     ) -> None:
         self.parts = Components(settings, outside, children, channels, self)
+        """Components of the broker, which tests and the simulator inspect."""
         self.state = self.parts.state
         self._context = self.parts.context
         self._capabilities = self.parts.capabilities
         self._dispatcher = TreeDispatcher(self._context, self.parts.membership, self._capabilities)
-        self._timers: dict[str, Callable[[], None]] = {
+        own: dict[str, Callable[[], None]] = {
             START_TIMER: self._begin,
             LATER_TIMER: self._context.try_again,
         }
+        self._timers = merged([own, self._capabilities.timers])
         self._phase = Phase.NEW
         self._early_events: list[Event] = []
         """Connections and messages to handle once the term is durable."""
@@ -173,8 +175,11 @@ class QosBroker:
             case PersistFailed(token=token, reason=reason):
                 self._context.persist_failed(token, reason)
             case TimerFired(name=name):
-                fired = self._timers.get(name) or partial(self._capabilities.fire, name)
-                fired()
+                fired = self._timers.get(name)
+                if fired is not None:
+                    fired()
+                else:
+                    self._capabilities.fire_named(name)
             case Connected(peer=peer):
                 self._connect(peer)
             case Disconnected(peer=peer):

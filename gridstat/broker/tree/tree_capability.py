@@ -199,16 +199,12 @@ class TreeCapabilities:
             found |= one.survey()
         return found
 
-    def fire(self, timer: str) -> None:
-        """Handle a timer; one that no capability has registered is ignored."""
-        fired = self.timers.get(timer)
-        if fired is not None:
-            fired()
-            return
+    def fire_named(self, timer: str) -> None:
+        """Handle the timer of one variable; one that no capability has registered is ignored."""
         prefix, slash, name = timer.partition("/")
-        fired_for = self._named_timers.get(prefix + slash)
-        if fired_for is not None:
-            fired_for(name)
+        fired = self._named_timers.get(prefix + slash)
+        if fired is not None:
+            fired(name)
 
     # Durable state.
 
