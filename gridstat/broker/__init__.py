@@ -13,8 +13,8 @@ it:
     segments     the cloud below a parent: segments, contracts with other clouds, borders
     operators    commands of operators, surveys
     tree         brokers above clouds
-    floods       limited flooding, as a capability of both kinds of broker
+    floods       limited flooding, the capability of both kinds of broker
 
-A broker is an ordered list of capabilities (`leaf_capability.py`). Only the file that composes the
-list imports `floods`.
+A broker is an ordered list of capabilities (`capability.py`). `leaf_broker.py` and
+`tree/components.py` compose the lists, and no other file outside `floods` imports that folder.
 """

@@ -38,8 +38,7 @@ BROKER_ROOMS = (
 )
 """Each may import those before it; what lies outside the rooms composes them."""
 
-CAPABILITY_ROOM = "floods"
-COMPOSES_CAPABILITIES = ("gridstat/broker/leaf_broker.py", "gridstat/broker/tree/")
+COMPOSERS = {"gridstat/broker/leaf_broker.py", "gridstat/broker/tree/components.py"}
 """Files that list the capabilities of a kind of broker: the only ones that know floods by name."""
 
 ONLY_UNDER: dict[str, str] = {
@@ -85,20 +84,10 @@ def room_violations(root: Path) -> list[str]:
         f"{path.relative_to(root)} imports gridstat.broker.{target}"
         for path in _package_files(root)
         if path.is_relative_to(broker)
+        and str(path.relative_to(root)) not in COMPOSERS
         and (room := path.relative_to(broker).parts[0]) in BROKER_ROOMS
-        for target in sorted(_rooms_of(path) - {CAPABILITY_ROOM})
+        for target in sorted(_rooms_of(path))
         if target in BROKER_ROOMS[BROKER_ROOMS.index(room) + 1 :]
-    ]
-
-
-def capability_violations(root: Path) -> list[str]:
-    """Imports of a capability's room outside of it, but for the lists of capabilities."""
-    inside = f"gridstat/broker/{CAPABILITY_ROOM}/"
-    return [
-        name
-        for path in _package_files(root)
-        if CAPABILITY_ROOM in _rooms_of(path)
-        and not (name := str(path.relative_to(root))).startswith((inside, *COMPOSES_CAPABILITIES))
     ]
 
 
@@ -110,6 +99,18 @@ def unknown_rooms(root: Path) -> list[str]:
         if path.is_relative_to(broker) and path.parent != broker
     }
     return sorted(folders - set(BROKER_ROOMS))
+
+
+def importers_of_floods(root: Path) -> list[str]:
+    """Files outside the package of floods that import it and compose no broker."""
+    floods = root / "gridstat" / "broker" / "floods"
+    return [
+        str(path.relative_to(root))
+        for path in _package_files(root)
+        if not path.is_relative_to(floods)
+        and str(path.relative_to(root)) not in COMPOSERS
+        and "floods" in _rooms_of(path)
+    ]
 
 
 def corner_violations(root: Path) -> list[str]:
@@ -184,7 +185,7 @@ def test_every_room_of_the_broker_has_a_place_in_their_order() -> None:
 
 
 def test_only_the_lists_of_capabilities_know_floods() -> None:
-    assert_none(capability_violations(ROOT))
+    assert_none(importers_of_floods(ROOT))
 
 
 def test_outside_packages_stay_in_their_corner() -> None:
@@ -283,11 +284,15 @@ def test_a_room_without_a_place_is_found(tmp_path: Path) -> None:
     assert unknown_rooms(tmp_path) == ["attic"]
 
 
-def test_a_capability_that_another_part_imports_is_found(tmp_path: Path) -> None:
-    text = "import gridstat.broker.floods.leaf_floods\n"
-    write_sample(tmp_path, "gridstat/broker/leaf_broker.py", text)
-    write_sample(tmp_path, "gridstat/broker/floods/a.py", text)
-    write_sample(tmp_path, "gridstat/broker/requests/a.py", text)
-    write_sample(tmp_path, "gridstat/console/a.py", text)
-    found = ["gridstat/broker/requests/a.py", "gridstat/console/a.py"]
-    assert sorted(capability_violations(tmp_path)) == found
+def test_a_file_that_imports_floods_and_composes_nothing_is_found(tmp_path: Path) -> None:
+    text = "from gridstat.broker.floods import tree_flooding\n"
+    for name in ("broker/floods/a.py", "broker/tree/b.py", "broker/c.py", "console/d.py"):
+        write_sample(tmp_path, f"gridstat/{name}", text)
+    for name in COMPOSERS:
+        write_sample(tmp_path, name, text)
+    assert sorted(importers_of_floods(tmp_path)) == [
+        "gridstat/broker/c.py",
+        "gridstat/broker/tree/b.py",
+        "gridstat/console/d.py",
+    ]
+    assert room_violations(tmp_path) == ["gridstat/broker/tree/b.py imports gridstat.broker.floods"]

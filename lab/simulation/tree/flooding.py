@@ -198,7 +198,7 @@ class TreeFlooding:
             held: dict[str, FloodingHeld] | dict[str, FloodingSet] = (
                 leaves[broker].floods.variables
                 if broker in leaves
-                else brokers[broker].state.flooding.floods
+                else brokers[broker].parts.flooding.floods
             )
             names = [*held, *(name for known, name in self._wishes if known == broker)]
             for name in sorted(set(names)):

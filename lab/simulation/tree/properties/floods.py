@@ -26,7 +26,7 @@ Flood = tuple[int, int, int]
 def unrest_of_floods(grid: TreeGrid) -> str | None:
     """What may yet be committed or given back."""
     for name, broker in grid.qos_brokers().items():
-        for held in broker.state.flooding.floods.values():
+        for held in broker.parts.flooding.floods.values():
             if held.reserved_generation:
                 return f"{name}: room for {held.variable.name} to flood is reserved"
     for cloud, leaf in grid.leaves().items():
@@ -47,7 +47,7 @@ def check_floods(grid: TreeGrid) -> None:
 def check_nothing_floods(grid: TreeGrid) -> None:
     """Neither brokers nor routers have anything of it left."""
     left = {
-        name: sorted(broker.state.flooding.floods) for name, broker in grid.qos_brokers().items()
+        name: sorted(broker.parts.flooding.floods) for name, broker in grid.qos_brokers().items()
     }
     left |= {cloud: sorted(leaf.floods.variables) for cloud, leaf in grid.leaves().items()}
     left |= {
@@ -66,11 +66,11 @@ def _unlike(grid: TreeGrid) -> str | None:
         state = broker.state
         wanted = {
             (known, held.variable.variable_id): terms
-            for known, held in state.flooding.floods.items()
+            for known, held in broker.parts.flooding.floods.items()
             if (terms := _in_force(held, state.depth))
         }
         for child in state.families.children:
-            below = brokers[child].state.flooding.floods if child in brokers else {}
+            below = brokers[child].parts.flooding.floods if child in brokers else {}
             some = below or (leaves[child].floods.variables if child in leaves else {})
             found = {
                 (known, one.variable.variable_id): terms

@@ -61,7 +61,7 @@ def refusing(family: Family) -> dict[str, str]:
 
 def refusal(family: Family, name: str = VOLTAGE, *, of: int | None = None) -> FloodingRefused:
     """Cloud b has no room for it."""
-    number = family.brokers["root"].broker.state.flooding.floods[VOLTAGE].number
+    number = family.brokers["root"].broker.parts.flooding.floods[VOLTAGE].number
     term = family.leaves["b"].broker.registry.term
     generation = number if of is None else of
     return FloodingRefused(term=term, name=name, generation=generation, refused=FULL)

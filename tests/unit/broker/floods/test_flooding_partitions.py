@@ -38,7 +38,7 @@ def cut_off_while_reserving(family: Family) -> None:
     """p floods, holds what the root wants reserved, and never hears what becomes of that."""
     assert flood(family, "p", every=2).refused is None
     family.ask("root", SetFlooding(request_id=1, name=VOLTAGE))
-    held = family.brokers["p"].broker.state.flooding.floods
+    held = family.brokers["p"].broker.parts.flooding.floods
     while not held[VOLTAGE].reserved_generation:
         assert family.step()
     family.disconnect("p")
@@ -194,6 +194,6 @@ def test_a_broker_without_room_for_what_holds_again_ends_what_its_parent_wants_n
     family.connect("q")
     family.settle()
     assert everys(family) == {}
-    assert family.brokers["q"].broker.state.flooding.floods == {}
+    assert family.brokers["q"].broker.parts.flooding.floods == {}
     (listed,) = family.operate("p", ListFlooding(request_id=3)).facts["floods"]
     assert "is full" in listed["refusing"]["q"]

@@ -53,7 +53,7 @@ def test_a_broker_above_clouds_refuses_to_flood_in_an_undefined_mode(broker: str
     assert (answer.refused.code, answer.refused.reason) == (ModeNotDefined.code, REASON)
     assert answer.refused.hint == "defined: none yet besides the baseline; leave `modes` out"
     assert floods(family) == {}
-    assert not family.brokers[broker].broker.state.flooding.floods
+    assert not family.brokers[broker].broker.parts.flooding.floods
     assert flood(family, broker).refused is None
 
 
