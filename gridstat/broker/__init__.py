@@ -11,6 +11,10 @@ it:
     routers      sessions with routers, their health, moves from path to path
     requests     requests of end-points, their answers, and notices
     segments     the cloud below a parent: segments, contracts with other clouds, borders
-    operators    commands of operators, surveys, flooding
+    operators    commands of operators, surveys
     tree         brokers above clouds
+    floods       limited flooding, the capability of both kinds of broker
+
+A broker is an ordered list of capabilities (`capability.py`). `leaf_broker.py` and
+`tree/components.py` compose the lists, and no other file outside `floods` imports that folder.
 """

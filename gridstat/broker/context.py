@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.effects.effects import Effects
     from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.leaf_capability import LeafCapabilities
     from gridstat.broker.records.registry import Registry
     from gridstat.broker.settings import BrokerSettings
     from gridstat.broker.tables.router_tables import RouterTables
@@ -62,6 +63,7 @@ class BrokerContext(UnitOfWork[Operation]):
         reservations: Reservations,
         tables: RouterTables,
         effects: Effects,
+        capabilities: LeafCapabilities,
     ) -> None:
         super().__init__(effects)
         self.settings = settings
@@ -70,6 +72,7 @@ class BrokerContext(UnitOfWork[Operation]):
         self.reservations = reservations
         self.tables = tables
         self.effects = effects
+        self.capabilities = capabilities
         self.detection = Detection(registry, settings.probes)
         self.unsaved_reports: dict[str, RouterReported] = {}
         self._is_flush_set = False

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.capacity.allocation import AllocationRequest, Refusal
 from gridstat.broker.effects.contract_effects import uses_its_gates
+from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.records.operations import Moved, Unsubscribed
 from gridstat.broker.requests.outcomes import granted
 from gridstat.broker.requests.subscriptions import renewed
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.recovery import SegmentListener
     from gridstat.broker.requests.notices import Notices
+    from gridstat.net.command.router_messages import ReportRouter
 
 PLACEMENT_TIMER: Final = "house"
 NO_PATH: Final = "the cloud was changed, and no path of the requested quality is left in it"
@@ -47,6 +49,20 @@ class Placement:
         self._notices = notices
         self._segments = segments
         self._end_ns = 0
+
+    def capability(self) -> LeafCapability:
+        """Register the placement of contracts without a path."""
+        return LeafCapability(
+            name="placement",
+            resume=self.resume,
+            timers={PLACEMENT_TIMER: self.try_again},
+            router_reported=self._router_reported,
+        )
+
+    def _router_reported(self, _: str, __: ReportRouter, *, is_new: bool) -> None:
+        """Try again with a router that may complete a path, whether it has restarted or not."""
+        del is_new
+        self.try_again()
 
     def resume(self) -> None:
         """Begin the grace time, after a start."""

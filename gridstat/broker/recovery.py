@@ -25,16 +25,32 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
+from gridstat.broker.context import CONFIRM_TIMER, FLUSH_TIMER, REPORTS_TIMER
+from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.records.operation import Applied
-from gridstat.broker.records.operations import Moved
+from gridstat.broker.records.operations import Moved, RouterReported
+from gridstat.broker.records.snapshot import report_snapshot
+from gridstat.broker.requests.endpoint_presence import SETTLED_TIMER
 from gridstat.broker.requests.outcomes import granted
 from gridstat.broker.routers.path_moves import routers_of
+from gridstat.broker.routers.router_health import ABSENT_TIMER
+from gridstat.broker.routers.router_sessions import WHOLE_TIMER
+from gridstat.broker.routers.row_refusals import REFUSAL_TIMER
 from gridstat.net.command.endpoint_messages import ContractChanged
+from gridstat.net.command.router_messages import (
+    BackPressureChanged,
+    ChannelStateChanged,
+    ReportCounters,
+    ReportRouter,
+    TableChanged,
+    TableRefused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from gridstat.broker.context import BrokerContext
+    from gridstat.broker.effects.cloud_effects import CloudEffects
     from gridstat.broker.path_replacement import PathReplacement
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import Subscription
@@ -42,8 +58,8 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.routers.path_moves import PathMoves
     from gridstat.broker.routers.router_health import RouterHealth
+    from gridstat.broker.routers.router_sessions import RouterSessions
     from gridstat.broker.routers.row_refusals import RowRefusals
-    from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
 
 REPLAN_TIMER: Final = "replan"
 
@@ -67,8 +83,10 @@ class Recovery:
         refusals: RowRefusals,
         replacement: PathReplacement,
         segments: SegmentListener,
+        sessions: RouterSessions,
     ) -> None:
         self._context = context
+        self._sessions = sessions
         self._refusals = refusals
         self._replacement = replacement
         self._segments = segments
@@ -80,7 +98,64 @@ class Recovery:
         self._queue: list[tuple[int, int]] = []
         self._queued: set[int] = set()
 
+    def routers_capability(self, effects: CloudEffects) -> LeafCapability:
+        """Register the routers: their sessions, reports, tables and health.
+
+        A report first clears the faults of the router's earlier process. Then its end-points are
+        taken over, and only then contracts are planned anew: `capability` is a registration of its
+        own, because it follows that of the end-points.
+        """
+        context, sessions = self._context, self._sessions
+        return LeafCapability(
+            name="routers",
+            operations={RouterReported: effects.router_reported},
+            snapshot=partial(report_snapshot, context.registry),
+            resume=self._health.resume,
+            router_messages={
+                ReportRouter: sessions.take_report,
+                TableChanged: self._table_changed,
+                TableRefused: self._table_refused,
+                ReportCounters: sessions.keep_counters,
+            },
+            timers={
+                FLUSH_TIMER: context.flush,
+                CONFIRM_TIMER: context.expire_confirmations,
+                REPORTS_TIMER: context.save_reports,
+                WHOLE_TIMER: sessions.send_whole_again,
+                ABSENT_TIMER: self.router_is_absent,
+            },
+            router_reported=self._clear_faults,
+        )
+
+    def capability(self) -> LeafCapability:
+        """Register what moves contracts away from failures, and back into their grant."""
+        return LeafCapability(
+            name="recovery",
+            router_messages={
+                ChannelStateChanged: self.channel_changed,
+                BackPressureChanged: self.back_pressure_changed,
+            },
+            timers={
+                REPLAN_TIMER: self.continue_replanning,
+                REFUSAL_TIMER: self.refusals_expired,
+                SETTLED_TIMER: self.endpoint_moved,
+            },
+            router_reported=self._router_connected,
+            router_lost=self._router_lost,
+        )
+
     # Events.
+
+    def _table_changed(self, name: str, message: TableChanged) -> None:
+        refused = self._sessions.take_confirmation(name, message)
+        self._rows_refused(name, refused)
+
+    def _router_connected(self, name: str, _: ReportRouter, *, is_new: bool) -> None:
+        del is_new
+        self._session_changed(name, is_connected=True)
+
+    def _router_lost(self, name: str) -> None:
+        self._session_changed(name, is_connected=False)
 
     def channel_changed(self, reporter: str, message: ChannelStateChanged) -> None:
         """Take the state of a channel, which only its receiving router can report."""
@@ -119,7 +194,7 @@ class Recovery:
             self._enqueue(self._impaired)
             self._replan()
 
-    def rows_refused(self, name: str, variable_ids: Collection[int]) -> None:
+    def _rows_refused(self, name: str, variable_ids: Collection[int]) -> None:
         """Take the variables whose rows a router refuses now, or has refused before.
 
         Contracts through the router move around it; if there is no other path, their subscribers
@@ -144,9 +219,9 @@ class Recovery:
                 self._enqueue(subscriptions & self._impaired)
         self._replan()
 
-    def table_refused(self, name: str, *, is_over: bool) -> None:
+    def _table_refused(self, name: str, message: TableRefused) -> None:
         """Move contracts away from a router that has refused its table for the last time."""
-        if not is_over:
+        if not self._sessions.take_refusal(name, message):
             return
         self._context.note("router_refuses", router=name, reason=self._context.tables[name].refusal)
         self._health.table_refused(name)
@@ -164,7 +239,7 @@ class Recovery:
         publication = registry.publication_by_id(variable_id)
         return set() if publication is None else publication.subscriptions
 
-    def session_changed(self, name: str, *, is_connected: bool) -> None:
+    def _session_changed(self, name: str, *, is_connected: bool) -> None:
         self._health.session_changed(name, is_connected=is_connected)
         self._update_router(name)
         if is_connected:
@@ -179,7 +254,7 @@ class Recovery:
             self._update_router(name)
             self._replan()
 
-    def router_reported(self, name: str, *, is_new: bool) -> None:
+    def _clear_faults(self, name: str, _: ReportRouter, *, is_new: bool) -> None:
         """Clear the back-pressure, refusals and channel states of a router that has restarted.
 
         A channel that is no longer probed, because an end has returned with an older version,

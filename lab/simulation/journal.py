@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.records.operation import decoder_of
 from gridstat.broker.records.operations import (
     SNAPSHOT_MARK,
     Moved,
@@ -17,7 +18,7 @@ from gridstat.broker.records.operations import (
     Subscribed,
     Unsubscribed,
     Withdrawn,
-    decode,
+    read,
 )
 from gridstat.broker.records.parent_operations import (
     ContractAsked,
@@ -35,23 +36,21 @@ if TYPE_CHECKING:
     from lab.simulation.world import World
 
 EPOCH_BITS: Final = 32
-READ: Final = frozenset(
-    str(kind.__struct_config__.tag).encode()
-    for kind in (
-        ContractAsked,
-        ContractEnding,
-        ContractHeld,
-        ContractOver,
-        Moved,
-        PatternHeld,
-        PublicationMoved,
-        Published,
-        Subscribed,
-        Unsubscribed,
-        Withdrawn,
-    )
+READ: Final = (
+    ContractAsked,
+    ContractEnding,
+    ContractHeld,
+    ContractOver,
+    Moved,
+    PatternHeld,
+    PublicationMoved,
+    Published,
+    Subscribed,
+    Unsubscribed,
+    Withdrawn,
 )
 """The operations that matter to `Facts`."""
+TAGS_READ: Final = frozenset(str(kind.__struct_config__.tag).encode() for kind in READ)
 FIX_MASK: Final = 0xF0
 FIX_MAP: Final = 0x80
 """A map of at most 15 entries has a head of one byte; a longer one has three."""
@@ -72,9 +71,9 @@ class Facts:
         self._asked: dict[int, list[ContractAsked]] = {}
 
     def read(self, written: bytes) -> None:
-        if _name_of(written) not in READ:
+        if _name_of(written) not in TAGS_READ:
             return
-        operation = decode(written)
+        operation = read(decoder_of(READ), written)
         match operation:
             case Subscribed(subscription_id=number, qos=qos):
                 self._subscribe(number, qos)

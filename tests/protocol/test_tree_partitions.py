@@ -268,11 +268,11 @@ def test_a_flood_that_is_ended_during_a_cut_ends_everywhere_when_it_heals(
 
 def floods(family: Family) -> set[str]:
     """The brokers that know of a flood, and the clouds of routers that do."""
-    found = {name for name, node in family.brokers.items() if node.broker.state.flooding.floods}
+    found = {name for name, node in family.brokers.items() if node.broker.parts.flooding.floods}
     for cloud, leaf in family.leaves.items():
         orders = [
             one for router in leaf.routers.values() for one in router.table.variables.values()
         ]
-        if leaf.broker.registry.floods or any(order.floods for order in orders):
+        if leaf.broker.floods.variables or any(order.floods for order in orders):
             found.add(cloud)
     return found

@@ -11,11 +11,14 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from gridstat.broker.records import operations
-from gridstat.broker.tree import tree_operations
+from gridstat.broker.context import Outside
+from gridstat.broker.tree.qos_broker import QosBroker
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.errors import MalformedFrame
 from gridstat.net.command import frames, messages
 from tests.golden.load import load_golden
+from tests.unit.broker.conversation import Conversation
+from tests.unit.broker.stand_ins import PlainVerifier
 
 GOLDEN: dict[str, dict[str, str]] = load_golden("wire_names.toml")
 
@@ -44,12 +47,16 @@ def _types_inside(info: msgspec.inspect.Type) -> list[msgspec.inspect.Type]:
     return [each for each in (*inside, *many) if isinstance(each, msgspec.inspect.Type)]
 
 
+def qos_broker() -> QosBroker:
+    return QosBroker(TreeSettings("root"), Outside(PlainVerifier(), lambda: 0), (), ())
+
+
 WRITTEN = {
     "message": structs_in(
         messages.Message, messages.EndPointCommand, messages.Outcomes, messages.Notice
     ),
-    "journal": structs_in(operations.Operation),
-    "tree-journal": structs_in(tree_operations.TreeOperation),
+    "journal": structs_in(*Conversation().broker.operation_types),
+    "tree-journal": structs_in(*qos_broker().operation_types),
 }
 CASES = [(kind, tag) for kind, tags in GOLDEN.items() for tag in tags]
 

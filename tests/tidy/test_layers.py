@@ -34,8 +34,12 @@ BROKER_ROOMS = (
     "segments",
     "operators",
     "tree",
+    "floods",
 )
 """Each may import those before it; what lies outside the rooms composes them."""
+
+COMPOSERS = {"gridstat/broker/leaf_broker.py", "gridstat/broker/tree/components.py"}
+"""Files that list the capabilities of a kind of broker: the only ones that know floods by name."""
 
 ONLY_UNDER: dict[str, str] = {
     "benchmarks": "gridstat/console/cli/",
@@ -80,6 +84,7 @@ def room_violations(root: Path) -> list[str]:
         f"{path.relative_to(root)} imports gridstat.broker.{target}"
         for path in _package_files(root)
         if path.is_relative_to(broker)
+        and str(path.relative_to(root)) not in COMPOSERS
         and (room := path.relative_to(broker).parts[0]) in BROKER_ROOMS
         for target in sorted(_rooms_of(path))
         if target in BROKER_ROOMS[BROKER_ROOMS.index(room) + 1 :]
@@ -94,6 +99,18 @@ def unknown_rooms(root: Path) -> list[str]:
         if path.is_relative_to(broker) and path.parent != broker
     }
     return sorted(folders - set(BROKER_ROOMS))
+
+
+def importers_of_floods(root: Path) -> list[str]:
+    """Files outside the package of floods that import it and compose no broker."""
+    floods = root / "gridstat" / "broker" / "floods"
+    return [
+        str(path.relative_to(root))
+        for path in _package_files(root)
+        if not path.is_relative_to(floods)
+        and str(path.relative_to(root)) not in COMPOSERS
+        and "floods" in _rooms_of(path)
+    ]
 
 
 def corner_violations(root: Path) -> list[str]:
@@ -165,6 +182,10 @@ def test_no_room_of_the_broker_imports_a_later_one() -> None:
 
 def test_every_room_of_the_broker_has_a_place_in_their_order() -> None:
     assert_none(unknown_rooms(ROOT))
+
+
+def test_only_the_lists_of_capabilities_know_floods() -> None:
+    assert_none(importers_of_floods(ROOT))
 
 
 def test_outside_packages_stay_in_their_corner() -> None:
@@ -261,3 +282,17 @@ def test_a_room_that_imports_a_later_one_is_found(tmp_path: Path) -> None:
 def test_a_room_without_a_place_is_found(tmp_path: Path) -> None:
     write_sample(tmp_path, "gridstat/broker/attic/a.py", "")
     assert unknown_rooms(tmp_path) == ["attic"]
+
+
+def test_a_file_that_imports_floods_and_composes_nothing_is_found(tmp_path: Path) -> None:
+    text = "from gridstat.broker.floods import tree_flooding\n"
+    for name in ("broker/floods/a.py", "broker/tree/b.py", "broker/c.py", "console/d.py"):
+        write_sample(tmp_path, f"gridstat/{name}", text)
+    for name in COMPOSERS:
+        write_sample(tmp_path, name, text)
+    assert sorted(importers_of_floods(tmp_path)) == [
+        "gridstat/broker/c.py",
+        "gridstat/broker/tree/b.py",
+        "gridstat/console/d.py",
+    ]
+    assert room_violations(tmp_path) == ["gridstat/broker/tree/b.py imports gridstat.broker.floods"]

@@ -16,9 +16,12 @@ from gridstat.broker.records.operations import (
 )
 
 if TYPE_CHECKING:
-    from gridstat.broker.effects.flooding_effects import FloodingEffects
+    from collections.abc import Callable
+
     from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.leaf_capability import Apply
     from gridstat.broker.records.operation import Applied
+    from gridstat.broker.records.operations import Operation
     from gridstat.broker.records.registry import Registry
     from gridstat.broker.tables.channel_plan import ChannelPlan
     from gridstat.broker.tables.router_tables import RouterTables
@@ -34,62 +37,80 @@ class CloudEffects:
         reservations: Reservations,
         tables: RouterTables,
         channel_plan: ChannelPlan,
-        flooding: FloodingEffects,
+        apply: Callable[[Operation, Applied], None],
     ) -> None:
+        """`apply` applies any operation, as the removal of a router needs for its channels."""
         self._registry = registry
         self._reservations = reservations
         self._tables = tables
         self._channel_plan = channel_plan
-        self._flooding = flooding
+        self._apply = apply
 
-    def count(self, operation: TermBegan | NumbersReached) -> None:
-        """Raise counters; that needs no undo, because a skipped number does no harm."""
+    def operations(self) -> dict[type[Operation], Apply]:
+        return {
+            TermBegan: self._begin_term,
+            NumbersReached: self._reach_numbers,
+            RouterAdded: self._router_added,
+            RouterRemoved: self._router_removed,
+            ChannelAdded: self._channel_added,
+            ChannelRemoved: self._channel_removed,
+        }
+
+    # A counter needs no undo, because a skipped number does no harm.
+
+    def _begin_term(self, operation: TermBegan, _: Applied) -> None:
         registry = self._registry
-        if isinstance(operation, TermBegan):
-            registry.term = max(registry.term, operation.term)
-            registry.journal = operation.journal or registry.journal
-            return
+        registry.term = max(registry.term, operation.term)
+        registry.journal = operation.journal or registry.journal
+
+    def _reach_numbers(self, operation: NumbersReached, _: Applied) -> None:
+        registry = self._registry
         registry.variable_id_last = max(registry.variable_id_last, operation.variable_id)
         registry.subscription_id_last = max(
             registry.subscription_id_last, operation.subscription_id
         )
         registry.channel_id_last = max(registry.channel_id_last, operation.channel_id)
 
-    def change_router(
-        self, operation: RouterAdded | RouterRemoved | RouterReported, done: Applied
-    ) -> None:
-        match operation:
-            case RouterAdded(router=router):
-                add = partial(self._change_to_added, router, done)
-                self._flooding.change_router(router.name, add, done)
-            case RouterRemoved(name=name):
-                remove = partial(self._change_to_removed, name, done)
-                self._flooding.change_router(name, remove, done)
-            case RouterReported():
-                # A router's address is a fact, journalled or not: it is not undone.
-                if operation.name in self._registry.routers:
-                    self._registry.reports[operation.name] = operation
-                    done.tables.append(partial(self._channel_plan.refresh_router, operation.name))
+    def router_reported(self, operation: RouterReported, done: Applied) -> None:
+        """Keep a router's report: a fact, journalled or not, that is not undone."""
+        if operation.name in self._registry.routers:
+            self._registry.reports[operation.name] = operation
+            done.tables.append(partial(self._channel_plan.refresh_router, operation.name))
 
-    def change_channel(self, operation: ChannelAdded | ChannelRemoved, done: Applied) -> None:
+    def _router_added(self, operation: RouterAdded, done: Applied) -> None:
+        router = operation.router
+        if router.name not in self._registry.routers:
+            self._add_router(router)
+            done.undo.append(partial(self._remove_router, router.name))
+
+    def _router_removed(self, operation: RouterRemoved, done: Applied) -> None:
+        name = operation.name
+        router = self._registry.routers.get(name)
+        if router is None:
+            return
+        report = self._registry.reports.get(name)
+        for channel_id in sorted(self._registry.channels_of.get(name, ())):
+            # Operators remove channels first; only an edited file can still contain them.
+            self._apply(ChannelRemoved(channel_id=channel_id), done)
+        self._remove_router(name)
+        done.undo.append(partial(self._add_router, router, report))
+        done.tables.append(partial(self._tables.forget, name))
+
+    def _channel_added(self, operation: ChannelAdded, done: Applied) -> None:
+        refresh, channel = self._channel_plan.refresh_pair, operation.channel
+        if channel.channel_id in self._registry.channels or not self._is_possible(channel):
+            return
+        self._add_channel(channel)
+        done.undo += [partial(refresh, channel), partial(self._remove_channel, channel)]
+        done.tables.append(partial(refresh, channel))
+
+    def _channel_removed(self, operation: ChannelRemoved, done: Applied) -> None:
         refresh = self._channel_plan.refresh_pair
-        known = self._registry.channels
-        if isinstance(operation, ChannelAdded):
-            channel = operation.channel
-            if channel.channel_id in known or not self._is_possible(channel):
-                return
-            self._add_channel(channel)
-            done.undo += [partial(refresh, channel), partial(self._remove_channel, channel)]
-            self._flooding.channel_added(channel.channel_id, done)
-        else:
-            found = known.get(operation.channel_id)
-            if found is None:
-                return
-            channel = found
-            done.undo.append(partial(refresh, channel))
-            self._flooding.channel_removed(channel.channel_id, done)
-            self._remove_channel(channel)
-            done.undo.append(partial(self._add_channel, channel))
+        channel = self._registry.channels.get(operation.channel_id)
+        if channel is None:
+            return
+        self._remove_channel(channel)
+        done.undo += [partial(refresh, channel), partial(self._add_channel, channel)]
         done.tables.append(partial(refresh, channel))
 
     def _is_possible(self, channel: EventChannel) -> bool:
@@ -97,24 +118,6 @@ class CloudEffects:
         registry = self._registry
         ends = channel.from_router, channel.to_router
         return all(end in registry.routers for end in ends) and ends not in registry.channel_between
-
-    def _change_to_added(self, router: Router, done: Applied) -> None:
-        if router.name not in self._registry.routers:
-            self._add_router(router)
-            done.undo.append(partial(self._remove_router, router.name))
-            self._flooding.router_added(router.name, done)
-
-    def _change_to_removed(self, name: str, done: Applied) -> None:
-        router = self._registry.routers.get(name)
-        if router is None:
-            return
-        report = self._registry.reports.get(name)
-        for channel_id in sorted(self._registry.channels_of.get(name, ())):
-            # Operators remove channels first; only an edited file can still contain them.
-            self.change_channel(ChannelRemoved(channel_id=channel_id), done)
-        self._remove_router(name)
-        done.undo.append(partial(self._add_router, router, report))
-        done.tables.append(partial(self._tables.forget, name))
 
     def _add_router(self, router: Router, report: RouterReported | None = None) -> None:
         self._registry.add_router(router)

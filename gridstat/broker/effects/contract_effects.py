@@ -26,7 +26,9 @@ from gridstat.broker.tables.router_orders import RoutedOrder, path_orders
 
 if TYPE_CHECKING:
     from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.leaf_capability import Apply
     from gridstat.broker.records.operation import Applied
+    from gridstat.broker.records.operations import Operation
     from gridstat.broker.records.registry import Registry
     from gridstat.broker.tables.router_tables import RouterTables
     from gridstat.model.status import StatusVariable
@@ -45,34 +47,16 @@ class ContractEffects:
         self._reservations = reservations
         self._tables = tables
 
-    def apply(
-        self,
-        operation: Subscribed
-        | Unsubscribed
-        | Moved
-        | Retired
-        | PatternHeld
-        | MatchingLeft
-        | SegmentCommitted,
-        done: Applied,
-    ) -> None:
-        match operation:
-            case Subscribed():
-                self._subscribe(operation, done)
-            case Unsubscribed():
-                self._unsubscribe(operation.subscription_id, done)
-            case Moved():
-                self._move(operation.subscription, done, is_held=operation.with_publication)
-                if not (operation.with_publication or operation.until_retired):
-                    self._retire(operation.subscription, done)
-            case Retired():
-                self._retire(operation, done)
-            case PatternHeld():
-                self._hold_pattern(operation, done)
-            case MatchingLeft():
-                self._catch_later(operation, done)
-            case SegmentCommitted():
-                self._commit_segment(operation.subscription_id, done)
+    def operations(self) -> dict[type[Operation], Apply]:
+        return {
+            Subscribed: self._subscribe,
+            Unsubscribed: self._unsubscribe,
+            Moved: self._move,
+            Retired: self._retire,
+            PatternHeld: self._hold_pattern,
+            MatchingLeft: self._catch_later,
+            SegmentCommitted: self._commit_segment,
+        }
 
     def _subscribe(self, record: Subscribed, done: Applied) -> None:
         registry = self._registry
@@ -106,7 +90,10 @@ class ContractEffects:
         orders = self._orders(record)
         done.tables.append(partial(self._tables.set_up, variable, orders, local_edges(record)))
 
-    def _unsubscribe(self, subscription_id: int, done: Applied) -> None:
+    def _unsubscribe(self, operation: Unsubscribed, done: Applied) -> None:
+        self._end(operation.subscription_id, done)
+
+    def _end(self, subscription_id: int, done: Applied) -> None:
         registry = self._registry
         held = registry.remove_pattern(subscription_id)
         if held is not None:
@@ -132,7 +119,12 @@ class ContractEffects:
         done.tables.append(partial(self._tables.tear_down, variable, orders, local_edges(record)))
         found.retire(record.generation, done, with_held=True)
 
-    def _move(self, record: Subscribed, done: Applied, *, is_held: bool) -> None:
+    def _move(self, operation: Moved, done: Applied) -> None:
+        self._replace(operation.subscription, done, is_held=operation.with_publication)
+        if not (operation.with_publication or operation.until_retired):
+            self._retire(operation.subscription, done)
+
+    def _replace(self, record: Subscribed, done: Applied, *, is_held: bool) -> None:
         """Add a new generation beside the old one, which retires once the new one is up."""
         registry = self._registry
         homeless = registry.homeless.pop(record.subscription_id, None)
@@ -147,7 +139,7 @@ class ContractEffects:
             return
         if not self._reservations.has_elements_of(record.paths):
             # Only at a start, if the broker's file no longer contains the new paths.
-            self._unsubscribe(record.subscription_id, done)
+            self._end(record.subscription_id, done)
             registry.homeless[record.subscription_id] = record
             if record.contract:
                 number = record.subscription_id
@@ -186,9 +178,9 @@ class ContractEffects:
         if len(found.retiring) > RETIRING_MAX:
             found.retire(found.retiring[0].generation, done)
 
-    def _commit_segment(self, subscription_id: int, done: Applied) -> None:
+    def _commit_segment(self, operation: SegmentCommitted, done: Applied) -> None:
         """Order a segment at its routers that was only reserved before."""
-        registry = self._registry
+        registry, subscription_id = self._registry, operation.subscription_id
         homeless = registry.homeless.get(subscription_id)
         if homeless is not None:
             registry.homeless[subscription_id] = structs.replace(homeless, is_reserved=False)

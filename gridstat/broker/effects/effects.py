@@ -1,4 +1,4 @@
-"""Dispatcher of operations to the effects that apply them.
+"""Application of operations, each by the capability that owns it.
 
 An operation changes the registry and the reservations at once. The changes of the routers' tables
 are collected in `Applied.tables` and run when the operation is durable. Every change of the
@@ -10,84 +10,30 @@ state as before. An operation that is applied twice has no further effect.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from gridstat.broker.effects.cloud_effects import CloudEffects
-from gridstat.broker.effects.contract_effects import ContractEffects
-from gridstat.broker.effects.flooding_effects import FloodingEffects, FloodListenerEffects
-from gridstat.broker.effects.registration_effects import (
-    PublicationChangeEffects,
-    RegistrationEffects,
-)
-from gridstat.broker.effects.tree_effects import TreeEffects
-from gridstat.broker.records.operation import Applied
-from gridstat.broker.records.operations import (
-    Answered,
-    Attached,
-    AttachmentEnded,
-    ChannelAdded,
-    ChannelRemoved,
-    EndPointEnded,
-    FloodingSet,
-    FloodListenerSet,
-    MatchingLeft,
-    Moved,
-    NumbersReached,
-    PatternHeld,
-    PublicationAnnounced,
-    PublicationMoved,
-    PublicationRetired,
-    Published,
-    Retired,
-    RouterAdded,
-    RouterRemoved,
-    RouterReported,
-    Subscribed,
-    TermBegan,
-    Unsubscribed,
-    Withdrawn,
-)
-from gridstat.broker.records.parent_operations import (
-    BorderClosed,
-    BorderOpened,
-    ParentJoined,
-    SegmentCommitted,
-)
+from gridstat.broker.records.operation import Applied, decoder_of
+from gridstat.broker.records.operations import read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
-    from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.leaf_capability import LeafCapabilities
     from gridstat.broker.records.operations import Operation
-    from gridstat.broker.records.registry import Registry
-    from gridstat.broker.tables.channel_plan import ChannelPlan
-    from gridstat.broker.tables.router_tables import RouterTables
-    from gridstat.model.status import StatusVariable
 
 
 class Effects:
-    """Sole writer of the registry's durable part."""
+    """Sole writer of the broker's durable state."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        reservations: Reservations,
-        tables: RouterTables,
-        channel_plan: ChannelPlan,
-        flooding_ended: Callable[[StatusVariable], None],
-    ) -> None:
-        self.flooding = FloodingEffects(registry, reservations, tables, flooding_ended)
-        self._flood_listeners = FloodListenerEffects(registry, tables)
-        self._cloud = CloudEffects(registry, reservations, tables, channel_plan, self.flooding)
-        self._registrations = RegistrationEffects(registry, reservations, tables, channel_plan)
-        self._contracts = ContractEffects(registry, reservations, tables)
-        self._publication_changes = PublicationChangeEffects(
-            registry, reservations, tables, self._registrations
-        )
-        self._tree = TreeEffects(registry, channel_plan)
+    def __init__(self, capabilities: LeafCapabilities) -> None:
+        self._capabilities = capabilities
         self.unwritten: list[Applied] = []
         """Changes of the present unit of work that are visible, but not in the journal yet."""
+
+    def decode(self, written: Iterable[bytes]) -> list[Operation]:
+        """Decode operations of the journal; raise for one that no capability knows."""
+        decoder = decoder_of(tuple(self._capabilities.operations))
+        return [read(decoder, data) for data in written]
 
     def replay(self, operation: Operation) -> None:
         """Apply an operation from the journal, with its changes of tables at once."""
@@ -97,64 +43,11 @@ class Effects:
         for step in done.tables:
             step()
 
-    def _begin(self, done: Applied) -> None:
-        if not any(found is done for found in self.unwritten):
-            self.unwritten.append(done)
-
     def apply(self, operation: Operation, done: Applied) -> None:
         if not self.unwritten or self.unwritten[-1] is not done:
             self._begin(done)
-        match operation:
-            case (
-                Subscribed()
-                | Unsubscribed()
-                | Moved()
-                | Retired()
-                | PatternHeld()
-                | MatchingLeft()
-                | SegmentCommitted()
-            ):
-                self._contracts.apply(operation, done)
-            case (
-                Answered()
-                | Attached()
-                | AttachmentEnded()
-                | EndPointEnded()
-                | Published()
-                | Withdrawn()
-            ):
-                self._registrations.apply(operation, done)
-                self._update_flooding(operation, done)
-            case FloodingSet():
-                self.flooding.apply(operation, done)
-            case FloodListenerSet():
-                self._flood_listeners.apply(operation, done)
-            case PublicationMoved() | PublicationAnnounced() | PublicationRetired():
-                self._publication_changes.apply(operation, done)
-            case TermBegan() | NumbersReached():
-                self._cloud.count(operation)
-            case RouterAdded() | RouterRemoved() | RouterReported():
-                self._cloud.change_router(operation, done)
-            case ChannelAdded() | ChannelRemoved():
-                self._cloud.change_channel(operation, done)
-            case BorderOpened() | BorderClosed():
-                self.flooding.change_borders(partial(self._tree.apply, operation, done), done)
-            case _:
-                self._tree.apply(operation, done)
-                self._update_flooding(operation, done)
+        self._capabilities.operations[type(operation)](operation, done)
 
-    def _update_flooding(self, operation: Operation, done: Applied) -> None:
-        """Update flooding after a change of a publication, an end-point or the parent."""
-        match operation:
-            case Withdrawn(name=name):
-                self.flooding.withdraw(name, done)
-            case ParentJoined():
-                done.tables.append(self.flooding.order_all)
-            case Attached():
-                self._flood_listeners.attached(operation, done)
-            case AttachmentEnded(endpoint=endpoint, edge=edge):
-                self._flood_listeners.attachment_ended(endpoint, edge, done)
-            case EndPointEnded(endpoint=endpoint):
-                self._flood_listeners.endpoint_ended(endpoint, done)
-            case _:
-                pass
+    def _begin(self, done: Applied) -> None:
+        if not any(found is done for found in self.unwritten):
+            self.unwritten.append(done)

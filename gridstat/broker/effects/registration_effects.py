@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.leaf_capability import Apply
     from gridstat.broker.records.operation import Applied
+    from gridstat.broker.records.operations import Operation
     from gridstat.broker.records.registry import Registry
     from gridstat.broker.tables.channel_plan import ChannelPlan
     from gridstat.broker.tables.router_tables import RouterTables
@@ -49,24 +51,18 @@ class RegistrationEffects:
         self._tables = tables
         self._channel_plan = channel_plan
 
-    def apply(
-        self,
-        operation: Attached | AttachmentEnded | EndPointEnded | Answered | Published | Withdrawn,
-        done: Applied,
-    ) -> None:
-        match operation:
-            case Answered():
-                self._answer(operation, done)
-            case Attached():
-                self._attach(operation, done)
-            case AttachmentEnded():
-                self._end_attachment(operation, done)
-            case EndPointEnded():
-                self._end_endpoint(operation, done)
-            case Published():
-                self._publish(operation, done)
-            case Withdrawn():
-                self._withdraw(operation, done)
+    def endpoint_operations(self) -> dict[type[Operation], Apply]:
+        return {
+            Attached: self._attach,
+            AttachmentEnded: self._end_attachment,
+            EndPointEnded: self._end_endpoint,
+        }
+
+    def publication_operations(self) -> dict[type[Operation], Apply]:
+        return {Published: self._publish, Withdrawn: self._withdraw}
+
+    def answer_operations(self) -> dict[type[Operation], Apply]:
+        return {Answered: self._answer}
 
     # End-points.
 
@@ -257,24 +253,21 @@ class PublicationChangeEffects:
         self._reservations = reservations
         self._tables = tables
 
-    def apply(
-        self, operation: PublicationMoved | PublicationAnnounced | PublicationRetired, done: Applied
-    ) -> None:
-        match operation:
-            case PublicationMoved():
-                self._move(operation.variable, done)
-            case PublicationAnnounced():
-                found = self._registry.publications.get(operation.name)
-                if found is not None and found.change is not None:
-                    done.undo.append(
-                        partial(setattr, found.change, "from_ns", found.change.from_ns)
-                    )
-                    found.change.from_ns = operation.from_ns
-            case PublicationRetired():
-                self._retire(operation.name, done)
+    def operations(self) -> dict[type[Operation], Apply]:
+        return {
+            PublicationMoved: self._move,
+            PublicationAnnounced: self._announce,
+            PublicationRetired: self._retire,
+        }
 
-    def _move(self, variable: StatusVariable, done: Applied) -> None:
-        registry = self._registry
+    def _announce(self, operation: PublicationAnnounced, done: Applied) -> None:
+        found = self._registry.publications.get(operation.name)
+        if found is not None and found.change is not None:
+            done.undo.append(partial(setattr, found.change, "from_ns", found.change.from_ns))
+            found.change.from_ns = operation.from_ns
+
+    def _move(self, operation: PublicationMoved, done: Applied) -> None:
+        registry, variable = self._registry, operation.variable
         registry.variable_id_last = max(registry.variable_id_last, variable.variable_id)
         publication = registry.publications.get(variable.name)
         if publication is None or publication.variable.variable_id == variable.variable_id:
@@ -292,8 +285,8 @@ class PublicationChangeEffects:
         done.undo.append(partial(self._end_change, publication))
         done.tables.append(partial(self._set_sources, variable, up_channels))
 
-    def _retire(self, name: str, done: Applied) -> None:
-        publication = self._registry.publications.get(name)
+    def _retire(self, operation: PublicationRetired, done: Applied) -> None:
+        publication = self._registry.publications.get(operation.name)
         if publication is None or publication.change is None:
             return
         change = publication.change

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import structs
 
@@ -24,27 +24,13 @@ from gridstat.broker.records.parent_operations import (
 from gridstat.broker.records.parent_state import AskedContract
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
+    from gridstat.broker.leaf_capability import Apply
     from gridstat.broker.records.operation import Applied
+    from gridstat.broker.records.operations import Operation
     from gridstat.broker.records.registry import Registry
     from gridstat.broker.tables.channel_plan import ChannelPlan
     from gridstat.net.command.segment_messages import ContractGranted
     from gridstat.net.command.tree_messages import BorderChannel
-
-    ParentStateOperation: TypeAlias = (
-        ParentJoined
-        | BorderOpened
-        | BorderClosed
-        | NumbersAllotted
-        | ContractAsked
-        | ContractHeld
-        | ContractDeclined
-        | ContractEnding
-        | ContractOver
-        | AnswerBegun
-        | OutcomeKnown
-    )
 
 _Key = TypeVar("_Key")
 _Member = TypeVar("_Member")
@@ -58,28 +44,26 @@ class TreeEffects:
         self._tree = registry.tree
         self._channel_plan = channel_plan
 
-    def apply(self, operation: ParentStateOperation, done: Applied) -> None:
-        match operation:
-            case ParentJoined():
-                self._join_parent(operation, done)
-            case BorderOpened(border=border):
-                self._set_border(border.channel.channel_id, border, done)
-            case BorderClosed(channel_id=channel_id):
-                self._set_border(channel_id, None, done)
-            case NumbersAllotted(first=first, count=count):
-                self._allot(first, count, done)
-            case AnswerBegun():
-                self._begin_answer(operation, done)
-            case OutcomeKnown():
-                self._fill_answer(operation, done)
-            case ContractAsked():
-                self._request_contract(operation, done)
-            case ContractHeld() | ContractDeclined() | ContractEnding() | ContractOver():
-                found = self._tree.asked.get(operation.number)
-                if found is not None:
-                    self._change(found, operation, done)
-            case _:
-                assert_never(operation)
+    def position_operations(self) -> dict[type[Operation], Apply]:
+        """Return the operations of the cloud's position in the tree, as its parent decided it."""
+        return {
+            ParentJoined: self._join_parent,
+            BorderOpened: self._open_border,
+            BorderClosed: self._close_border,
+            NumbersAllotted: self._allot,
+        }
+
+    def contract_operations(self) -> dict[type[Operation], Apply]:
+        """Return the operations of contracts across clouds, and of answers that wait for them."""
+        return {
+            AnswerBegun: self._begin_answer,
+            OutcomeKnown: self._fill_answer,
+            ContractAsked: self._request_contract,
+            ContractHeld: self._change,
+            ContractDeclined: self._change,
+            ContractEnding: self._change,
+            ContractOver: self._change,
+        }
 
     # Messages of the parent.
 
@@ -92,6 +76,12 @@ class TreeEffects:
         tree.depth, tree.above = joined.depth, joined.above
         if depth != joined.depth:
             done.tables.append(self._channel_plan.refresh_all)
+
+    def _open_border(self, operation: BorderOpened, done: Applied) -> None:
+        self._set_border(operation.border.channel.channel_id, operation.border, done)
+
+    def _close_border(self, operation: BorderClosed, done: Applied) -> None:
+        self._set_border(operation.channel_id, None, done)
 
     def _set_border(self, number: int, border: BorderChannel | None, done: Applied) -> None:
         borders = self._tree.borders
@@ -110,11 +100,11 @@ class TreeEffects:
         if new is not None:
             self._channel_plan.open_border(new)
 
-    def _allot(self, first: int, count: int, done: Applied) -> None:
-        blocks = self._tree.blocks
-        if (first, count) not in blocks:
-            blocks.append((first, count))
-            done.undo.append(partial(blocks.remove, (first, count)))
+    def _allot(self, operation: NumbersAllotted, done: Applied) -> None:
+        blocks, block = self._tree.blocks, (operation.first, operation.count)
+        if block not in blocks:
+            blocks.append(block)
+            done.undo.append(partial(blocks.remove, block))
 
     # Answers that wait for other clouds.
 
@@ -154,10 +144,12 @@ class TreeEffects:
 
     def _change(
         self,
-        found: AskedContract,
         operation: ContractHeld | ContractDeclined | ContractEnding | ContractOver,
         done: Applied,
     ) -> None:
+        found = self._tree.asked.get(operation.number)
+        if found is None:
+            return
         record, change, granted = found.record, found.change, found.granted
         done.undo.append(partial(_restore, found, record, change, granted))
         match operation:

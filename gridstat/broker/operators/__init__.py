@@ -1,1 +1,1 @@
-"""Commands of operators: changes of the cloud at run time, surveys, and flooding."""
+"""Commands of operators: changes of the cloud at run time, and surveys."""

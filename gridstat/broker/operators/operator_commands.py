@@ -1,4 +1,4 @@
-"""Commands of operators: add and remove routers and channels, surveys, flooding (S0 §3.8).
+"""Commands of operators: add and remove routers and channels, surveys (S0 §3.8).
 
 A change is checked, written, and answered once it is durable; a failed write refuses it. A repeated
 command finds its change made, and is answered as the first.
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
+from msgspec import structs
+
+from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.operators.cloud_account import CloudAccount
 from gridstat.broker.records.operations import (
     ChannelAdded,
@@ -18,6 +21,7 @@ from gridstat.broker.records.operations import (
     RouterRemoved,
 )
 from gridstat.broker.records.registry import ALLOTTED_CHANNEL_ID_MIN
+from gridstat.broker.records.snapshot import cloud_snapshot
 from gridstat.broker.requests.outcomes import few_words, refused
 from gridstat.model.errors import (
     GridStatError,
@@ -34,26 +38,24 @@ from gridstat.net.command.operator_messages import (
     AddChannel,
     AddRouter,
     Explain,
-    ListFlooding,
     OperatorAnswer,
     OperatorCommand,
     RemoveChannel,
-    RemoveFlooding,
     RemoveRouter,
-    SetFlooding,
     Survey,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from gridstat.broker.capacity.allocation import Refusal
     from gridstat.broker.context import BrokerContext
-    from gridstat.broker.operators.leaf_flooding import LeafFlooding
+    from gridstat.broker.effects.cloud_effects import CloudEffects
     from gridstat.broker.operators.survey import Facts, ReportedLedger, Surveyor
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.operations import Operation
     from gridstat.broker.routers.router_health import RouterHealth
-    from gridstat.model.cloud import EventChannel
+    from gridstat.model.cloud import EventChannel, Router
 
 
 class OperatorCommands:
@@ -64,14 +66,36 @@ class OperatorCommands:
         context: BrokerContext,
         surveyor: Surveyor,
         health: RouterHealth,
-        flooding: LeafFlooding,
     ) -> None:
         self._context = context
-        self._flooding = flooding
         self._surveyor = surveyor
         self._account = CloudAccount(context, surveyor.counters)
         self._health = health
         self._started_ns = 0
+
+    def capability(
+        self,
+        effects: CloudEffects,
+        routers: Mapping[str, Router],
+        channels: Mapping[int, EventChannel],
+    ) -> LeafCapability:
+        """Register the cloud itself, given the routers and channels of the broker's file."""
+        return LeafCapability(
+            name="cloud",
+            operations=effects.operations(),
+            snapshot=partial(cloud_snapshot, self._context.registry, routers, channels),
+            resume=self.begin,
+            operator_commands={
+                Survey: self._send_survey,
+                Account: self._send_account,
+                Explain: self._explain,
+                AddRouter: self._add_router,
+                RemoveRouter: self._remove_router,
+                AddChannel: self._add_channel,
+                RemoveChannel: self._remove_channel,
+            },
+            survey=self.survey,
+        )
 
     def begin(self) -> None:
         """Start the clock of the uptime, and warn of contracts in undefined modes."""
@@ -79,37 +103,29 @@ class OperatorCommands:
         self._started_ns = self._context.now_ns
 
     def take(self, peer: str, command: OperatorCommand) -> None:
+        """Have a command decided by the capability that registered it."""
         try:
-            self._dispatch(peer, command)
+            self._context.capabilities.operator_commands[type(command)](peer, command)
         except GridStatError as error:
             self._refuse(peer, command.request_id, error)
 
     def survey(self) -> Facts:
+        """Return the rows of the survey on the cloud, its end-points and their contracts."""
         return self._surveyor.survey(started_ns=self._started_ns)
 
     def ledgers(self) -> list[ReportedLedger]:
         return self._surveyor.ledgers()
 
-    def _dispatch(self, peer: str, command: OperatorCommand) -> None:
-        match command:
-            case Survey():
-                self._answer(peer, command.request_id, self.survey())
-            case Account(after=after):
-                self._answer(peer, command.request_id, self._account.page(after))
-            case Explain():
-                self._answer(peer, command.request_id, self._surveyor.explain(command.name))
-            case AddRouter():
-                self._add_router(peer, command)
-            case RemoveRouter():
-                self._remove_router(peer, command)
-            case AddChannel():
-                self._add_channel(peer, command)
-            case RemoveChannel():
-                self._remove_channel(peer, command)
-            case SetFlooding() | RemoveFlooding() | ListFlooding():
-                self._flooding.take(peer, command)
-            case _:
-                assert_never(command)
+    # Questions.
+
+    def _send_survey(self, peer: str, command: Survey) -> None:
+        self._answer(peer, command.request_id, self._context.capabilities.survey())
+
+    def _send_account(self, peer: str, command: Account) -> None:
+        self._answer(peer, command.request_id, self._account.page(command.after))
+
+    def _explain(self, peer: str, command: Explain) -> None:
+        self._answer(peer, command.request_id, self._surveyor.explain(command.name))
 
     # Changes of the cloud.
 
@@ -185,11 +201,9 @@ class OperatorCommands:
             )
         elif channel.channel_id in registry.channels:
             raise LayoutError(f"channel_id {channel.channel_id} is taken")
-        refusal = self._flooding.refusal_of(channel)
+        refusal = self._context.capabilities.refusal(structs.replace(command, channel=channel))
         if refusal is not None:
-            self._context.send(
-                peer, OperatorAnswer(request_id=command.request_id, refused=refused(refusal))
-            )
+            self._refuse(peer, command.request_id, refusal)
             return
         done = partial(self._done, peer, command.request_id, _added(channel))
         self._commit(peer, command.request_id, ChannelAdded(channel=channel), done)
@@ -200,11 +214,10 @@ class OperatorCommands:
         if number is None:
             raise NoSuchChannel(f"there is no channel {command.from_router}→{command.to_router}")
         using = registry.over_channel.get(number, ())
-        if registry.floods:
-            raise StillInUse(
-                f"{len(registry.floods)} variables flood every channel of this cloud",
-                hint="stop the flooding first: `gridstat flood --list`",
-            )
+        refusal = self._context.capabilities.refusal(command)
+        if refusal is not None:
+            self._refuse(peer, command.request_id, refusal)
+            return
         if using or self._context.reservations.is_loaded(number):
             label = registry.channels[number].label
             raise StillInUse(
@@ -246,7 +259,7 @@ class OperatorCommands:
     def _answer(self, peer: str, request_id: int, facts: Facts) -> None:
         self._context.send(peer, OperatorAnswer(request_id=request_id, facts=facts))
 
-    def _refuse(self, peer: str, request_id: int, error: GridStatError) -> None:
+    def _refuse(self, peer: str, request_id: int, error: GridStatError | Refusal) -> None:
         self._context.send(peer, OperatorAnswer(request_id=request_id, refused=refused(error)))
 
 

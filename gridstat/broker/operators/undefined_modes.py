@@ -1,4 +1,4 @@
-"""Contracts, patterns and floods in undefined modes, from the journal of an older release.
+"""Contracts, patterns and other requests in undefined modes, from an older release's journal.
 
 They stay as they are. Their part in an undefined mode is charged and never active, so operators see
 it: in a warning at the start, in the totals of a survey, and in the explanation of a variable.
@@ -36,20 +36,23 @@ class UndefinedModes:
             for number, held in registry.patterns.items()
             if (found := self._of(held.qos.modes))
         }
-        floods = [found for held in registry.floods.values() if (found := self._of(held.modes))]
+        others = {
+            name: [found for modes in named if (found := self._of(modes))]
+            for name, named in self._context.capabilities.modes_named().items()
+        }
         self._numbers = {*subscriptions, *patterns}
-        modes = set(chain(*subscriptions.values(), *patterns.values(), *floods))
+        modes = set(chain(*subscriptions.values(), *patterns.values(), *chain(*others.values())))
         if modes:
             self._context.warn(
                 "modes_not_defined",
                 modes=",".join(map(str, sorted(modes))),
                 subscriptions=len(subscriptions),
                 patterns=len(patterns),
-                floods=len(floods),
+                **{name: len(found) for name, found in others.items()},
             )
 
     def count(self) -> int:
-        """Return the number of subscriptions, patterns and floods that name undefined modes now."""
+        """Return the number of requests of all kinds that name undefined modes now."""
         registry = self._context.registry
         held = 0
         for number in self._numbers:
@@ -59,7 +62,8 @@ class UndefinedModes:
                 held += bool(self._of(asked.record.qos.modes))
             elif (record := registry.contract(number)) is not None:
                 held += bool(self._of(record.qos.modes))
-        return held + sum(bool(self._of(one.modes)) for one in registry.floods.values())
+        others = chain(*self._context.capabilities.modes_named().values())
+        return held + sum(bool(self._of(modes)) for modes in others)
 
     def remarks(self, modes: Iterable[int]) -> list[str]:
         """Return the remarks of `gridstat explain` on a contract."""

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import cache, reduce
+from operator import or_
+from typing import Any, TypeAlias
 
 import msgspec
 
 
 class Durable(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """An operation: a MessagePack map with the class name as its `type`."""
+
+
+@cache
+def decoder_of(kinds: tuple[type[Durable], ...]) -> msgspec.msgpack.Decoder[Any]:
+    """Return the decoder of these operations; brokers with the same operations share it."""
+    return msgspec.msgpack.Decoder(reduce(or_, kinds))
 
 
 # Steps that remain after an operation was applied to the registry.

@@ -14,15 +14,13 @@ import msgspec
 
 from gridstat.broker.capacity.allocation import AllocatedPath, Gates
 from gridstat.broker.records.operation import Durable
-from gridstat.broker.records.parent_operations import TreeOperation
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import StorageFailed
-from gridstat.model.flooding import NO_GENERATION, FloodTerm
 from gridstat.model.qos import ModalQos, Qos
 from gridstat.model.status import StatusVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 class TermBegan(Durable, frozen=True):
@@ -230,71 +228,6 @@ class MatchingLeft(Durable, frozen=True, tag="CatchingLeft"):
     is_over: bool = False
 
 
-class FloodingSet(Durable, frozen=True):
-    """Complete flooding of a variable in this cloud; without terms the variable does not flood.
-
-    `own` was requested by operators of this cloud, `above` is committed and `reserved` is reserved
-    by the parent; `generation` and `reserved_generation` are the parent's.
-    """
-
-    variable: StatusVariable
-    own: dict[int, FloodTerm] = msgspec.field(default_factory=dict)
-    above: dict[int, FloodTerm] = msgspec.field(default_factory=dict)
-    generation: int = 0
-    reserved: dict[int, FloodTerm] = msgspec.field(default_factory=dict)
-    reserved_generation: int = 0
-
-    @property
-    def is_over(self) -> bool:
-        """True if no terms are left, and only the generations are remembered."""
-        return not (self.own or self.above or self.reserved)
-
-    @property
-    def modes(self) -> set[int]:
-        """Modes of all terms."""
-        return {*self.own, *self.above, *self.reserved}
-
-    def is_within(self, other: FloodingSet) -> bool:
-        """Return whether each requester's terms are contained in those of `other`."""
-        return self.variable == other.variable and all(
-            mine.items() <= known.items()
-            for mine, known in (
-                (self.own, other.own),
-                (self.above, other.above),
-                (self.reserved, other.reserved),
-            )
-        )
-
-    def released(self) -> FloodingSet:
-        """Return the flooding without the terms that are only reserved."""
-        return msgspec.structs.replace(self, reserved={}, reserved_generation=0)
-
-    def has_committed(self, generation: int, terms: Mapping[int, FloodTerm]) -> bool:
-        """Return whether the parent has committed these terms; the number alone could be a reused
-        one."""
-        return self.generation == generation and self.above == terms
-
-    def has_reserved(self, generation: int, terms: Mapping[int, FloodTerm]) -> bool:
-        """Return whether capacity is reserved for these terms of the parent, or for more."""
-        return (
-            self.reserved_generation == generation != NO_GENERATION
-            and terms.items() <= self.reserved.items()
-        )
-
-
-class FloodListenerSet(Durable, frozen=True, tag="FloodedHeard"):
-    """An end-point receives all floods of its edges by these channels; without channels, none.
-
-    Another process of the end-point has other ports.
-    """
-
-    endpoint: str
-    incarnation: str
-    data_port: int
-    urgent_port: int
-    channels: dict[str, int] = msgspec.field(default_factory=dict)
-
-
 class Answered(Durable, frozen=True):
     """Answer to an end-point's request; a repeated request gets the same answer."""
 
@@ -303,33 +236,8 @@ class Answered(Durable, frozen=True):
     body: bytes
 
 
-Operation: TypeAlias = (
-    TermBegan
-    | NumbersReached
-    | RouterAdded
-    | RouterRemoved
-    | ChannelAdded
-    | ChannelRemoved
-    | RouterReported
-    | Attached
-    | AttachmentEnded
-    | EndPointEnded
-    | Published
-    | Withdrawn
-    | Subscribed
-    | Moved
-    | Retired
-    | PublicationMoved
-    | PublicationAnnounced
-    | PublicationRetired
-    | Unsubscribed
-    | PatternHeld
-    | MatchingLeft
-    | FloodingSet
-    | FloodListenerSet
-    | Answered
-    | TreeOperation
-)
+Operation: TypeAlias = Durable
+"""Any operation of a leaf broker; each capability registers those that it owns."""
 
 SNAPSHOT_MARK: Final = b"gridstat snapshot 1"
 """Marks the start of a snapshot, which replaces all earlier operations."""
@@ -337,16 +245,10 @@ SNAPSHOT_MARK: Final = b"gridstat snapshot 1"
 OperationT = TypeVar("OperationT")
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[Operation] = msgspec.msgpack.Decoder(Operation)
 
 
 def encode(operation: Operation) -> bytes:
     return _ENCODER.encode(operation)
-
-
-def since_snapshot(written: Sequence[bytes]) -> list[Operation]:
-    """Decode the operations after the last snapshot mark, or all of them."""
-    return [decode(data) for data in after_mark(written)]
 
 
 def after_mark(written: Sequence[bytes]) -> Sequence[bytes]:
@@ -354,10 +256,6 @@ def after_mark(written: Sequence[bytes]) -> Sequence[bytes]:
         if written[at] == SNAPSHOT_MARK:
             return written[at + 1 :]
     return written
-
-
-def decode(data: bytes) -> Operation:
-    return read(_DECODER, data)
 
 
 def read(decoder: msgspec.msgpack.Decoder[OperationT], data: bytes) -> OperationT:

@@ -6,8 +6,6 @@ holds the rest: decisions of the parent that a restarted broker needs, and reque
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from gridstat.broker.records.operation import Durable
 from gridstat.model.qos import ModalQos
 from gridstat.net.command.segment_messages import ContractGranted
@@ -113,19 +111,3 @@ class OutcomeKnown(Durable, frozen=True):
     request_id: int
     place: int
     outcome: bytes
-
-
-TreeOperation: TypeAlias = (
-    ParentJoined
-    | BorderOpened
-    | BorderClosed
-    | NumbersAllotted
-    | SegmentCommitted
-    | ContractAsked
-    | ContractHeld
-    | ContractDeclined
-    | ContractEnding
-    | ContractOver
-    | AnswerBegun
-    | OutcomeKnown
-)

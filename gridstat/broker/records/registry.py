@@ -18,13 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gridstat.broker.records.operation import Applied, Step
-    from gridstat.broker.records.operations import (
-        FloodingSet,
-        FloodListenerSet,
-        PatternHeld,
-        RouterReported,
-        Subscribed,
-    )
+    from gridstat.broker.records.operations import PatternHeld, RouterReported, Subscribed
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import LedgerEntry
@@ -184,10 +178,6 @@ class Registry:
         self.pattern_tree = NameTree()
         self.catching: dict[tuple[int, str], None] = {}
         """Patterns, and names (with pattern 0), whose matching is not complete, in order."""
-        self.floods: dict[str, FloodingSet] = {}
-        """Flooding of variables of this cloud and of others, by name."""
-        self.flood_listeners: dict[str, FloodListenerSet] = {}
-        """End-points that receive all floods of their edges, by name."""
         self.attached_to: dict[str, set[str]] = {}
         self.over_channel: dict[int, set[int]] = {}
         self.through_router: dict[str, set[int]] = {}

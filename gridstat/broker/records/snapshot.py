@@ -1,4 +1,4 @@
-"""The whole durable state as the shortest list of operations that builds it."""
+"""Snapshots: the durable state of each capability as the shortest operations that build it."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from gridstat.model.cloud import EventChannel, Router
 
 
-def snapshot_operations(
+def cloud_snapshot(
     registry: Registry, routers: Mapping[str, Router], channels: Mapping[int, EventChannel]
 ) -> Iterator[Operation]:
-    """Yield operations in an order that can be replayed, given the file's routers and channels."""
+    """Yield term, identifiers and topology, given the routers and channels of the broker's file."""
     yield TermBegan(term=registry.term, journal=registry.journal)
     yield NumbersReached(
         variable_id=registry.variable_id_last,
@@ -54,33 +54,43 @@ def snapshot_operations(
         channel_id=registry.channel_id_last,
     )
     yield from _topology(registry, routers, channels)
-    yield from _tree(registry)
+
+
+def report_snapshot(registry: Registry) -> Iterator[Operation]:
+    """Yield the last report of each router."""
     for _, report in sorted(registry.reports.items()):
         yield report
+
+
+def endpoint_snapshot(registry: Registry) -> Iterator[Operation]:
+    """Yield the end-points that have left, and the attachments of the others."""
     for name, floor in registry.retired.items():
         if name not in registry.endpoints:
             yield EndPointEnded(endpoint=name, floor=floor)
     for _, endpoint in sorted(registry.endpoints.items()):
         for _, attachment in sorted(endpoint.attachments.items()):
             yield _attached(endpoint, attachment)
+
+
+def publication_snapshot(registry: Registry) -> Iterator[Operation]:
+    """Yield the publications; a change of period follows with the contracts."""
     for _, publication in sorted(registry.publications.items()):
         yield Published(
             publisher=publication.publisher,
             variable=publication.change.old if publication.change else publication.variable,
             is_dormant=publication.is_dormant,
         )
-    yield from _contracts(registry)
-    yield from _asked(registry)
-    for _, flooding in sorted(registry.floods.items()):
-        yield flooding
-    for _, hearing in sorted(registry.flood_listeners.items()):
-        yield hearing
+
+
+def answer_snapshot(registry: Registry) -> Iterator[Operation]:
+    """Yield the answers that a repeated request gets again."""
     for name, endpoint in sorted(registry.endpoints.items()):
         for request_id, body in endpoint.answer_cache.durable():
             yield Answered(endpoint=name, request_id=request_id, body=body)
 
 
-def _contracts(registry: Registry) -> Iterator[Operation]:
+def contract_snapshot(registry: Registry) -> Iterator[Operation]:
+    """Yield patterns, contracts, and changes of period with the contracts that they move."""
     for _, pattern in sorted(registry.patterns.items()):
         yield pattern
     for pattern_id, name in registry.catching:
@@ -136,7 +146,7 @@ def _topology(
         yield ChannelAdded(channel=registry.channels[channel_id])
 
 
-def _tree(registry: Registry) -> Iterator[Operation]:
+def position_snapshot(registry: Registry) -> Iterator[Operation]:
     """Yield the decisions of the parent that the cloud needs without the parent."""
     tree = registry.tree
     if tree.depth is not None:
@@ -152,7 +162,7 @@ def _tree(registry: Registry) -> Iterator[Operation]:
         yield BorderOpened(border=border)
 
 
-def _asked(registry: Registry) -> Iterator[Operation]:
+def asked_snapshot(registry: Registry) -> Iterator[Operation]:
     """Yield contracts across clouds, and the answers that wait for them."""
     for number, found in sorted(registry.tree.asked.items()):
         yield found.record

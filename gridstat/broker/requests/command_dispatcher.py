@@ -1,93 +1,81 @@
-"""Dispatch of the commands of end-points to the parts of the broker that decide them."""
+"""Dispatch of the requests of end-points to the capabilities that decide them.
+
+A request arrives as `Forward` from an edge router. `request_intake.py` checks it, the capability
+that registered its command decides it, and every error refuses it: one request must not stop the
+service of the others.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from gridstat.net.command.endpoint_messages import (
-    Attach,
-    ChangePublication,
-    ChangeSubscription,
-    Detach,
-    FindVariables,
-    ListenToFloods,
-    Publish,
-    ReportLedger,
-    ResolveName,
-    Subscribe,
-    Unpublish,
-    Unsubscribe,
-)
+from gridstat.broker.leaf_capability import LeafCapability
+from gridstat.broker.records.snapshot import answer_snapshot
+from gridstat.broker.requests.request_intake import RepeatedSubscribe
+from gridstat.model.errors import GridStatError, Refused
+from gridstat.net.command.router_messages import Forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gridstat.broker.requests.contract_changes import ContractChanges
-    from gridstat.broker.requests.endpoint_attachments import EndPointAttachments
-    from gridstat.broker.requests.flood_listeners import FloodListeners
-    from gridstat.broker.requests.publication_changes import PublicationChanges
-    from gridstat.broker.requests.publications import Publications
-    from gridstat.broker.requests.queries import Queries
-    from gridstat.broker.requests.request_intake import Request
-    from gridstat.broker.requests.subscriptions import Subscriptions
-    from gridstat.net.command.endpoint_messages import EndPointCommand
-    from gridstat.net.command.endpoint_signatures import CertificateFacts
+    from gridstat.broker.context import BrokerContext
+    from gridstat.broker.effects.registration_effects import RegistrationEffects
+    from gridstat.broker.requests.pending_grants import PendingGrants
+    from gridstat.broker.requests.request import Request
+    from gridstat.broker.requests.request_intake import OpenedRequest, RequestIntake
 
 
-@dataclass(frozen=True, slots=True)
 class CommandDispatcher:
-    """`joins` returns whether a request continues one from before the broker's last start."""
+    """Each request that is opened is decided, or refused."""
 
-    attachments: EndPointAttachments
-    subscriptions: Subscriptions
-    contract_changes: ContractChanges
-    publications: Publications
-    publication_changes: PublicationChanges
-    queries: Queries
-    flood_listeners: FloodListeners
-    joins: Callable[[Request], bool]
-
-    def dispatch(
+    def __init__(
         self,
-        edge: str,
-        request: Request,
-        command: EndPointCommand,
-        facts: CertificateFacts | None,
+        context: BrokerContext,
+        requests: RequestIntake,
+        grants: PendingGrants,
+        joins: Callable[[Request], bool],
     ) -> None:
-        """Decide a command, or raise the error that refuses it."""
-        if self.joins(request):
-            return
-        match command:
-            case Subscribe():
-                self.subscriptions.subscribe(request, command)
-            case Unsubscribe():
-                self.contract_changes.unsubscribe(request, command)
-            case ChangeSubscription():
-                self.contract_changes.change(request, command)
-            case Publish():
-                self.publications.publish(request, command)
-            case Unpublish():
-                self.publications.unpublish(request, command)
-            case ChangePublication():
-                self.publication_changes.change(request, command)
-            case Attach():
-                assert facts is not None
-                self.attachments.attach(request, edge, command, facts)
-            case Detach():
-                self.attachments.detach(request, command)
-            case FindVariables() | ResolveName() | ReportLedger() | ListenToFloods():
-                self._dispatch_query(request, command)
+        """`joins` returns whether a request continues one from before the broker's last start."""
+        self._context = context
+        self._requests = requests
+        self._grants = grants
+        self._joins = joins
 
-    def _dispatch_query(
-        self, request: Request, command: FindVariables | ResolveName | ReportLedger | ListenToFloods
-    ) -> None:
-        match command:
-            case FindVariables():
-                self.queries.find(request, command)
-            case ResolveName():
-                self.queries.resolve(request, command)
-            case ReportLedger():
-                self.queries.keep_ledger(request, command)
-            case ListenToFloods():
-                self.flood_listeners.listen(request, command)
+    def capability(self, effects: RegistrationEffects) -> LeafCapability:
+        """Register requests as such: their arrival, and the answers that are kept."""
+        return LeafCapability(
+            name="requests",
+            operations=effects.answer_operations(),
+            snapshot=partial(answer_snapshot, self._context.registry),
+            router_messages={Forward: self.take},
+        )
+
+    def take(self, edge: str, forward: Forward) -> None:
+        if not self._context.tables[edge].is_connected:
+            return  # The edge forwards the request again once it has reported.
+        try:
+            opened = self._requests.open(edge, forward)
+            if isinstance(opened, RepeatedSubscribe):
+                self._grants.repeat(opened.request, opened.answer)
+                return
+        except Exception as error:  # One request must not stop the service of the others.
+            self._context.note("request_failed", endpoint=forward.endpoint[:80], error=repr(error))
+            self._requests.refuse_unreadable(edge, forward)
+            return
+        if opened is not None:
+            self._decide(opened)
+
+    def _decide(self, opened: OpenedRequest) -> None:
+        request, command = opened.request, opened.command
+        try:
+            if not self._joins(request):
+                self._context.capabilities.endpoint_commands[type(command)](request, command)
+        except GridStatError as error:
+            self._requests.refuse(request, error)
+        except Exception as error:  # As above; the note is for developers.
+            self._context.note("request_failed", endpoint=request.endpoint, error=repr(error))
+            self._context.abandon()
+            hint = "report this to the operator of the broker: its log has request_failed"
+            failed = Refused("the broker failed over this request", hint=hint)
+            self._requests.refuse(request, failed)

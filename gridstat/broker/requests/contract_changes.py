@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.records.registry import EndPoint, Subscription
-    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.requests.request import Request
+    from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.routers.path_moves import PathMoves
     from gridstat.net.command.endpoint_messages import ChangeSubscription, Outcome, Unsubscribe
 

@@ -20,8 +20,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.records.end_operations import Ending
 from gridstat.broker.records.operations import Answered, Attached
+from gridstat.broker.records.snapshot import endpoint_snapshot
 from gridstat.broker.requests.endpoint_presence import AWAY_TIMER, GRACE_TIMER
 from gridstat.broker.requests.outcomes import encode_outcomes
 from gridstat.broker.requests.request_checks import check_room
@@ -37,18 +39,20 @@ from gridstat.model.errors import (
     WrongCloud,
 )
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.net.command.endpoint_messages import AttachedOutcome, DoneOutcome
+from gridstat.net.command.endpoint_messages import Attach, AttachedOutcome, Detach, DoneOutcome
+from gridstat.net.command.router_messages import AttachmentChanged
 
 if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
+    from gridstat.broker.effects.registration_effects import RegistrationEffects
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.registry import Attachment, EndPoint
     from gridstat.broker.requests.endpoint_presence import EndPointPresence
     from gridstat.broker.requests.notices import Notices
-    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.requests.request import Request
+    from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.tables.channel_plan import ChannelPlan
     from gridstat.broker.tables.confirmation import Confirmation
-    from gridstat.net.command.endpoint_messages import Attach, Detach
     from gridstat.net.command.endpoint_signatures import CertificateFacts
 
 DORMANT_TIMER: Final = "dormant/"
@@ -76,9 +80,30 @@ class EndPointAttachments:
         self._notices = notices
         self._channel_plan = channel_plan
 
-    def attach(self, request: Request, edge: str, command: Attach, facts: CertificateFacts) -> None:
+    def capability(self, effects: RegistrationEffects) -> LeafCapability:
+        """Register end-points: their attachments, and their presence at edges."""
+        return LeafCapability(
+            name="end-points",
+            operations=effects.endpoint_operations(),
+            snapshot=partial(endpoint_snapshot, self._context.registry),
+            resume=self.resume,
+            endpoint_commands={Attach: self.attach, Detach: self.detach},
+            router_messages={AttachmentChanged: self._presence.attachment_changed},
+            timers={
+                GRACE_TIMER: self.grace_ended,
+                DORMANT_TIMER: self.dormancy_ended,
+                AWAY_TIMER: self._presence.edge_is_absent,
+            },
+            router_reported=self._presence.edge_reported,
+            router_lost=self._presence.edge_lost,
+            # The rollback may restore attachments whose sessions were lost meanwhile.
+            rolled_back=self._presence.rolled_back,
+        )
+
+    def attach(self, request: Request, command: Attach) -> None:
         """Attach an end-point, or raise the error that refuses it."""
-        registry = self._context.registry
+        registry, edge, facts = self._context.registry, command.edge, request.facts
+        assert facts is not None, "the intake checks the certificate of an Attach"
         endpoint = registry.endpoints.get(request.endpoint)
         self._check(request.endpoint, edge, command, endpoint)
         if endpoint is not None and edge not in endpoint.attachments:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.registry import EndPoint
     from gridstat.broker.requests.notices import Notices
+    from gridstat.net.command.router_messages import AttachmentChanged, ReportRouter
 
 GRACE_TIMER: Final = "grace/"
 SETTLED_TIMER: Final = "settled/"
@@ -34,6 +35,12 @@ class EndPointPresence:
         self._edge_lost_ns: dict[str, int] = {}
         self._lost: set[tuple[str, str]] = set()
         """Pairs of edge and end-point whose session is lost; no failed write undoes a loss."""
+
+    def attachment_changed(self, edge: str, message: AttachmentChanged) -> None:
+        if message.is_up:
+            self.session_found(edge, message.endpoint)
+        else:
+            self.session_lost(edge, message.endpoint)
 
     def session_lost(self, edge: str, name: str) -> None:
         """Record that an edge has lost an end-point's session; only an attachment restores it."""
@@ -76,13 +83,13 @@ class EndPointPresence:
             if endpoint is not None and edge in endpoint.attachments:
                 self._mark_down(endpoint, edge)
 
-    def edge_reported(self, edge: str, attached: tuple[str, ...], *, is_new: bool) -> None:
+    def edge_reported(self, edge: str, report: ReportRouter, *, is_new: bool) -> None:
         """Take the end-points that an edge names at the start of its session; the others are lost.
 
         End-points that it names and that have ended meanwhile are detached, and attach anew.
         """
         self._context.cancel_timer(AWAY_TIMER + edge)
-        present = frozenset() if is_new else frozenset(attached)
+        present = frozenset() if is_new else frozenset(report.attached)
         for name in sorted(present & self._context.registry.retired.keys()):
             if name not in self._context.registry.endpoints:
                 self._detach(edge, name)

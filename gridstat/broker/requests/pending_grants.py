@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.requests.notices import Notices
-    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.requests.request import Request
+    from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.routers.path_moves import PathMoves
     from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.model.errors import GridStatError

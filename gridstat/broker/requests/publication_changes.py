@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import Publication
     from gridstat.broker.requests.notices import Notices
-    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.requests.request import Request
+    from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import ChangePublication
@@ -93,11 +94,10 @@ class PublicationChanges:
                 f"the last change of {old.name} is not over yet",
                 hint="ask again in a few seconds",
             )
-        if old.name in registry.floods:
-            raise StillInUse(
-                f"{old.name} floods the cloud, and its routers know it by its period",
-                hint="let an operator stop the flooding first: `gridstat flood --stop`",
-            )
+        refusal = self._context.capabilities.refusal(command)
+        if refusal is not None:
+            self._requests.answer(request, (refused(refusal),))
+            return
         new = replace(
             old,
             variable_id=VariableId(self._take_number()),

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from gridstat.broker.records.registry import EndPoint
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.pending_grants import PendingGrants
-    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.requests.request import Request
+    from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.requests.subscriptions import Subscriptions
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import Outcome, Publish, Unpublish

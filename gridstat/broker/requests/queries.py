@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.registry import Registry, Subscription
-    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.requests.request import Request
+    from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import (
         FindVariables,

@@ -19,13 +19,13 @@ restart drops pending requests that are not in the journal; a repeat decides the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import Enum, auto
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.records.operations import Answered
 from gridstat.broker.requests.outcomes import encode_outcomes, refused
+from gridstat.broker.requests.request import Request, RequestState
 from gridstat.model.errors import (
     CertificateRefused,
     GridStatError,
@@ -41,10 +41,6 @@ from gridstat.net.command.endpoint_messages import (
     Attach,
     Detach,
     DoneOutcome,
-    FindVariables,
-    ListenToFloods,
-    ReportLedger,
-    ResolveName,
     Subscribe,
 )
 from gridstat.net.command.endpoint_signatures import (
@@ -73,38 +69,12 @@ AHEAD_NS_MAX: Final = 24 * 3_600 * NS_PER_S
 """Bound of request numbers above the clock; one far ahead would refuse all that follow it."""
 
 
-class RequestState(Enum):
-    """Event that a pending request waits for."""
-
-    DECIDING = auto()
-    """A part of the broker decides, or follows states of its own, as `pending_grants.py` does."""
-    WRITING = auto()
-    """The journal writes the answer, which is sent once it is durable."""
-    CONFIRMING = auto()
-    """The answer is durable, and sent once routers have confirmed their tables."""
-
-
-@dataclass(slots=True)
-class Request:
-    """Pending request, the edges that wait for its answer, and the answer once it is decided."""
-
-    endpoint: str
-    request_id: int
-    public_key: bytes
-    needs_endpoint: bool
-    is_query: bool
-    edges: set[str] = field(default_factory=set)
-    state: RequestState = RequestState.DECIDING
-    answer: bytes = b""
-
-
 @dataclass(frozen=True, slots=True)
 class OpenedRequest:
-    """Request that is to be decided; `facts` are those of the certificate of an Attach."""
+    """Request that is to be decided."""
 
     request: Request
     command: EndPointCommand
-    facts: CertificateFacts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +123,7 @@ class RequestIntake:
             if isinstance(command, Attach):
                 self._presence.attached_again(edge, forward.endpoint, command.incarnation)
             return None
-        return OpenedRequest(self._register(edge, forward, command, facts), command, facts)
+        return OpenedRequest(self._register(edge, forward, command, facts), command)
 
     def _register(
         self,
@@ -168,9 +138,14 @@ class RequestIntake:
             else self._context.registry.endpoints[forward.endpoint].public_key
         )
         needs_endpoint = not isinstance(command, Attach | Detach)
-        is_query = isinstance(command, FindVariables | ResolveName | ReportLedger | ListenToFloods)
         request = Request(
-            forward.endpoint, forward.request_id, public_key, needs_endpoint, is_query, {edge}
+            endpoint=forward.endpoint,
+            request_id=forward.request_id,
+            public_key=public_key,
+            needs_endpoint=needs_endpoint,
+            is_query=type(command) in self._context.capabilities.endpoint_queries,
+            facts=facts,
+            edges={edge},
         )
         self._pending[forward.endpoint, forward.request_id] = request
         count = self._pending_count.get(forward.endpoint, 0)

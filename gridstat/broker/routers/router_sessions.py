@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.records.operations import RouterReported
 from gridstat.broker.routers.receiver_addresses import check_host, check_ports, check_versions
 from gridstat.model.errors import LayoutError, NoSuchRouter
-from gridstat.net.command.router_messages import FLOODS_SCHEMA, RouterAccepted
+from gridstat.net.command.router_messages import RouterAccepted
 
 if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
@@ -58,19 +58,26 @@ class RouterSessions:
             self._reject(name)
             return
         self._instances[name] = hello.instance
-        flooded = [found.variable for found in self._context.registry.floods.values()]
-        is_supported = hello.schema_version >= FLOODS_SCHEMA
-        self._context.tables.set_flooding_support(name, flooded, is_supported=is_supported)
+        self._context.capabilities.router_connected(name, hello)
 
-    def disconnect(self, name: str) -> bool:
-        """End a session; return whether the router had reported in it."""
+    def disconnect(self, name: str) -> None:
         self._instances.pop(name, None)
         table = self._context.tables[name]
         was_connected = table.is_connected
         table.end_session()
-        return was_connected
+        if was_connected:
+            self._context.capabilities.router_lost(name)
 
-    def report(self, name: str, message: ReportRouter) -> bool | None:
+    def take_report(self, name: str, message: ReportRouter) -> None:
+        """Begin the session of a router; the other capabilities react to an accepted report."""
+        is_new = self._report(name, message)
+        if is_new is not None:
+            self._context.capabilities.router_reported(name, message, is_new=is_new)
+
+    def keep_counters(self, name: str, message: ReportCounters) -> None:
+        self.counters[name] = message
+
+    def _report(self, name: str, message: ReportRouter) -> bool | None:
         """Accept a router's report and synchronise its table.
 
         Return whether its process is new since the last report, or None if the report is ignored.
@@ -155,9 +162,6 @@ class RouterSessions:
     def send_whole_again(self, name: str) -> None:
         if name in self._context.registry.routers and self._context.tables[name].is_connected:
             self._send_whole(name)
-
-    def is_connected(self, name: str) -> bool:
-        return self._context.tables[name].is_connected
 
     def _reject(self, name: str) -> None:
         error = NoSuchRouter(f"cloud {self._context.registry.cloud} has no router {name}")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gridstat.broker.context import BrokerContext
-    from gridstat.broker.records.parent_operations import TreeOperation
+    from gridstat.broker.records.operations import Operation
     from gridstat.broker.routers.router_health import RouterHealth
     from gridstat.broker.segments.abstract_links import AbstractLinks
     from gridstat.broker.segments.cloud_distances import CloudDistances
@@ -108,7 +108,7 @@ class LeafBorders:
     def open(self, message: OpenBorder) -> None:
         """Open channels at our end; after the last page of a whole list, close all others."""
         known = self._context.registry.tree.borders
-        operations: list[TreeOperation] = []
+        operations: list[Operation] = []
         refused: set[int] = set()
         for border in message.channels:
             if border == known.get(border.channel.channel_id):
@@ -144,7 +144,7 @@ class LeafBorders:
         if self._closing:
             self._commit(self._closed())
 
-    def _closed(self) -> list[TreeOperation]:
+    def _closed(self) -> list[Operation]:
         """Return the operations that close unused channels."""
         if not self._closing:
             return []
@@ -162,7 +162,7 @@ class LeafBorders:
             for _, channel_id in (*record.entries, *record.exits)
         }
 
-    def _commit(self, operations: list[TreeOperation]) -> None:
+    def _commit(self, operations: list[Operation]) -> None:
         if operations:
             self._context.commit(operations, no_op, self._commit_failed)
 

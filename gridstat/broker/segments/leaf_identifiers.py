@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.registry import EndPoint
-    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.requests.request import Request
+    from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.segments.parent_session import ParentSession
     from gridstat.net.command.endpoint_messages import Publish
     from gridstat.net.command.tree_messages import NumbersLeased

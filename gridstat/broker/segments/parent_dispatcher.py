@@ -1,25 +1,35 @@
 """Dispatches the messages of the parent, and reports durable changes to it after each unit of work.
 
-A message of the parent is checked for its term, dropped before the join, and given to the component
-in the table of handlers. An exception in a handler abandons the unit of work and ends the session,
-while the cloud is served on. After each join all components send their state again, in the order
-borders, held segments, identifiers, contracts, patterns. A restart restores the components from the
-registry (`resume`). A cloud without a parent has a dispatcher too, which never receives a message.
+A message of the parent is checked for its term, dropped before the join, and given to the
+capability that registered it. An exception in a handler abandons the unit of work and ends the
+session, while the cloud is served on. After each join all components send their state again, in the
+order borders, held segments, identifiers, contracts, patterns. A restart restores the components
+from the registry (`resume`). A cloud without a parent has a dispatcher too, which never receives a
+message.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
+from gridstat.broker.leaf_capability import LeafCapability
+from gridstat.broker.records.snapshot import asked_snapshot, position_snapshot
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.requests.subscriptions import sources_of
 from gridstat.broker.segments.cloud_distances import CloudDistances
-from gridstat.broker.segments.leaf_borders import LeafBorders
-from gridstat.broker.segments.leaf_identifiers import LeafIdentifiers
+from gridstat.broker.segments.leaf_borders import (
+    ABSTRACT_LINKS_TIMER,
+    SEARCH_TIMER,
+    LeafBorders,
+)
+from gridstat.broker.segments.leaf_identifiers import NUMBERS_TIMER, LeafIdentifiers
 from gridstat.broker.segments.pattern_watches import PatternWatches
-from gridstat.broker.segments.remote_contracts import RemoteContracts
-from gridstat.broker.segments.segment_reservations import SegmentReservations
+from gridstat.broker.segments.pending_answers import ANSWER_TIMER
+from gridstat.broker.segments.remote_contracts import REQUEST_TIMER, RemoteContracts
+from gridstat.broker.segments.segment_reservations import RELEASE_TIMER, SegmentReservations
 from gridstat.model.errors import NoSuchVariable, NotAttached, Refused
+from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
 from gridstat.net.command.segment_messages import (
     Commit,
     ContractEnded,
@@ -43,9 +53,8 @@ from gridstat.net.command.tree_messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from gridstat.broker.context import BrokerContext
+    from gridstat.broker.effects.tree_effects import TreeEffects
     from gridstat.broker.records.registry import Subscription
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.pending_grants import PendingGrants
@@ -53,7 +62,7 @@ if TYPE_CHECKING:
     from gridstat.broker.routers.router_health import RouterHealth
     from gridstat.broker.segments.parent_session import ParentSession
     from gridstat.net.command.messages import Message
-    from gridstat.net.command.router_messages import ChannelStateChanged
+    from gridstat.net.command.router_messages import ReportRouter
 
 
 class ParentDispatcher:
@@ -67,9 +76,7 @@ class ParentDispatcher:
         requests: RequestIntake,
         grants: PendingGrants,
         notices: Notices,
-        handlers: Mapping[type[TreeMessageBase], Callable[[Any], None]],
     ) -> None:
-        """`handlers` serve messages of other parts."""
         self._context = context
         self.session = session
         distances = CloudDistances(context.reservations.resources)
@@ -80,23 +87,61 @@ class ParentDispatcher:
         self.identifiers = LeafIdentifiers(context, requests, self.session)
         self.segments = SegmentReservations(context, self.session, health)
         self._watches = PatternWatches(context, self.session, self.contracts)
-        self.handlers: dict[type[TreeMessageBase], Callable[[Any], None]] = {
-            WantBorders: self.borders.want,
-            OpenBorder: self.borders.open,
-            CloseBorder: self.borders.close,
-            Lookup: self._look_up,
-            Reserve: self.segments.reserve,
-            Commit: self.segments.commit,
-            Release: self.segments.release,
-            ContractGranted: self.contracts.granted,
-            ContractRefused: self.contracts.refused,
-            ContractEnded: self.contracts.ended,
-            NumbersLeased: self.identifiers.leased,
-            WatchNames: self._watches.begin,
-            EndWatch: self._watches.end,
-            NamesFound: self._watches.found,
-            **handlers,
-        }
+
+    def position_capability(self, effects: TreeEffects) -> LeafCapability:
+        """Register the cloud's position in the tree: parent, identifiers, borders.
+
+        It is apart from `capability`, because a snapshot holds it before end-points and contracts,
+        while messages and resumption follow theirs.
+        """
+        return LeafCapability(
+            name="position",
+            operations=effects.position_operations(),
+            snapshot=partial(position_snapshot, self._context.registry),
+        )
+
+    def capability(self, effects: TreeEffects) -> LeafCapability:
+        """Register segments and contracts across clouds, and all messages of the parent."""
+        borders, contracts, segments = self.borders, self.contracts, self.segments
+        return LeafCapability(
+            name="contracts across clouds",
+            operations=effects.contract_operations(),
+            snapshot=partial(asked_snapshot, self._context.registry),
+            resume=self.resume,
+            parent_messages={
+                WantBorders: borders.want,
+                OpenBorder: borders.open,
+                CloseBorder: borders.close,
+                Lookup: self._look_up,
+                Reserve: segments.reserve,
+                Commit: segments.commit,
+                Release: segments.release,
+                ContractGranted: contracts.granted,
+                ContractRefused: contracts.refused,
+                ContractEnded: contracts.ended,
+                NumbersLeased: self.identifiers.leased,
+                WatchNames: self._watches.begin,
+                EndWatch: self._watches.end,
+                NamesFound: self._watches.found,
+            },
+            router_messages={
+                ChannelStateChanged: self._channel_changed,
+                BackPressureChanged: borders.back_pressure_changed,
+            },
+            timers={
+                REQUEST_TIMER: contracts.request_all,
+                ANSWER_TIMER: contracts.deadlines.expire,
+                RELEASE_TIMER: segments.release_due,
+                NUMBERS_TIMER: self.identifiers.request_again,
+                ABSTRACT_LINKS_TIMER: borders.check_abstract_links,
+                SEARCH_TIMER: borders.continue_search,
+            },
+            router_reported=self._router_reported,
+            router_lost=self._router_lost,
+            persisted=borders.schedule_search,
+            # News for the parent are collected during the turn and sent once, in a fixed order.
+            turn_ended=self.end_turn,
+        )
 
     def is_parent(self, peer: str) -> bool:
         return bool(self._context.settings.parent) and peer == self.session.peer
@@ -123,7 +168,7 @@ class ParentDispatcher:
             return True
         if not self.session.is_joined:
             return True  # The parent sends its state again after the join.
-        handler = self.handlers.get(type(message))
+        handler = self._context.capabilities.parent_messages.get(type(message))
         if handler is not None:
             handler(message)
         return handler is not None
@@ -165,22 +210,25 @@ class ParentDispatcher:
         self.contracts.answers.resume()
         self.contracts.deadlines.resume()
 
-    def routers_changed(self) -> None:
+    def _routers_changed(self) -> None:
         """Report border routers after a router connected, disconnected or fell silent."""
         self.borders.report_changes()
         self.borders.schedule_search()
 
-    def router_reported(self, name: str, *, is_new: bool) -> None:
-        self.borders.router_reported(name, is_new=is_new)
-        self.routers_changed()
+    def _router_lost(self, _: str) -> None:
+        self._routers_changed()
 
-    def channel_changed(self, reporter: str, message: ChannelStateChanged) -> None:
+    def _router_reported(self, name: str, _: ReportRouter, *, is_new: bool) -> None:
+        self.borders.router_reported(name, is_new=is_new)
+        self._routers_changed()
+
+    def _channel_changed(self, reporter: str, message: ChannelStateChanged) -> None:
         """Handle the state of a channel, of this cloud or between clouds.
 
         A channel of our own may show that a router is down.
         """
         self.borders.channel_changed(reporter, message)
-        self.routers_changed()
+        self._routers_changed()
 
     def _send_state(self) -> None:
         """Send the parent all state that it may have missed or lost, after a join."""

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.parent_operations import ContractAsked
     from gridstat.broker.requests.pending_grants import PendingGrants
-    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.requests.request import Request
+    from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.net.command.endpoint_messages import Outcome
 
 OutcomePosition: TypeAlias = tuple[str, int, int]

@@ -74,7 +74,8 @@ if TYPE_CHECKING:
     from gridstat.broker.records.registry import EndPoint, Subscription
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.pending_grants import PendingGrants
-    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.requests.request import Request
+    from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.segments.leaf_borders import LeafBorders
     from gridstat.broker.segments.parent_session import ParentSession
     from gridstat.net.command.endpoint_messages import ChangeSubscription, SubscriptionRequest

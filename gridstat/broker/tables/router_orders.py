@@ -21,7 +21,7 @@ from gridstat.net.command.router_messages import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gridstat.broker.records.operations import FloodListenerSet, RouterReported, Subscribed
+    from gridstat.broker.records.operations import RouterReported, Subscribed
     from gridstat.broker.records.registry import Attachment
     from gridstat.model.cloud import EventChannel
     from gridstat.model.flooding import FloodTerm
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 TERMS_MAX: Final = 16
 """Limit of different qualities of one path over all modes: four bits of a path's identifier."""
-DEEPEST_LEVEL: Final = 255
-"""Level of a channel that lies in the scope of every broker."""
 PROBED_VERSION_MIN: Final = 2
 """The first version of the datagram that knows probes."""
 
@@ -173,19 +171,6 @@ def down_order(endpoint: str, attachment: Attachment, *, version: int) -> Channe
         data_port=attachment.data_port,
         urgent_port=attachment.urgent_port,
         datagram_version=version,
-    )
-
-
-def listener_order(found: FloodListenerSet, channel_id: int, host: str) -> ChannelOrder:
-    """Return the order of the channel from an edge to an end-point that receives all floods."""
-    return ChannelOrder(
-        channel_id=channel_id,
-        to=found.endpoint,
-        host=host,
-        data_port=found.data_port,
-        urgent_port=found.urgent_port,
-        level=DEEPEST_LEVEL,
-        floods=True,
     )
 
 

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from gridstat.broker.tree.tree_capability import FromChild, TreeCapability
 from gridstat.model.paths import Found, disjoint_paths
 from gridstat.model.paths.graph import Arc, PathGraph
 from gridstat.net.command.message_pages import PageAssembler, pages_of_abstract_links
@@ -34,6 +35,7 @@ from gridstat.net.command.tree_messages import (
     AbstractLink,
     AbstractLinksReported,
     Trap,
+    WantBorders,
 )
 
 if TYPE_CHECKING:
@@ -65,12 +67,19 @@ class Reach(NamedTuple):
     before: dict[str, str]
 
 
+class GraphListener(Protocol):
+    """Notified when the report of a child is complete, since there may be other paths now."""
+
+    def abstract_links_changed(self) -> None: ...
+
+
 class BorderGraph:
     """Cached distances belong to one `version` of the graph; free capacity is read when needed."""
 
-    def __init__(self, context: TreeContext, borders: TreeBorders) -> None:
+    def __init__(self, context: TreeContext, borders: TreeBorders, listener: GraphListener) -> None:
         self._context = context
         self._borders = borders
+        self._listener = listener
         self._arriving: dict[str, PageAssembler[AbstractLink]] = {}
         self._abstract_links: dict[str, dict[tuple[str, str], AbstractLink]] = {}
         self._traps: dict[str, frozenset[tuple[frozenset[str], frozenset[str]]]] = {}
@@ -90,14 +99,40 @@ class BorderGraph:
         self._is_changed = False
         self._is_timer_set = False
 
+    def capability(self) -> TreeCapability:
+        """Return the registration of abstract links."""
+        return TreeCapability(
+            child_messages={AbstractLinksReported: FromChild(self.receive, self._is_inside)},
+            parent_messages={WantBorders: self._want_borders},
+            timers={ABSTRACT_LINKS_TIMER: self.report_to_parent},
+            child_removed=self.forget,
+            parent_joined=self._parent_joined,
+        )
+
+    def _want_borders(self, message: WantBorders) -> None:
+        """Report to the parent the abstract links between the borders that it now wants."""
+        self._borders.want(message)
+        self.report_to_parent(is_forced=True)
+
+    def _parent_joined(self) -> None:
+        self.report_to_parent(is_forced=True)
+
     # Reports of children.
 
-    def receive(self, child: str, message: AbstractLinksReported) -> bool:
-        """Take one page of a child's report; return True once the report is complete."""
+    def _is_inside(self, child: str, message: AbstractLinksReported) -> bool:
+        families = self._context.state.families
+        return all(
+            families.child_at(end) == child
+            for found in message.abstract_links
+            for end in (found.from_router, found.to_router)
+        )
+
+    def receive(self, child: str, message: AbstractLinksReported) -> None:
+        """Take one page of a child's report; replace the child's links once it is complete."""
         arriving = self._arriving.setdefault(child, PageAssembler(BORDERS_MAX**2))
         whole = arriving.take(message.page, message.abstract_links, is_last=message.is_last)
         if whole is None:
-            return False
+            return
         self._abstract_links[child] = {
             (found.from_router, found.to_router): found
             for found in whole
@@ -108,7 +143,7 @@ class BorderGraph:
         )
         self._version += 1
         self.changed()
-        return True
+        self._listener.abstract_links_changed()
 
     def forget(self, child: str) -> None:
         self._arriving.pop(child, None)

@@ -1,16 +1,19 @@
-"""All components of a broker above clouds, and the order in which each event reaches them.
+"""All components of a broker above clouds, and the ordered list of its capabilities.
 
-Collaborators are constructor arguments. Where a component made early has to notify one made
-later, it takes a small listener (`BorderListener`, `MembershipListener`, …). `Components` is the
-one listener of them all: every method below `resume` names an event and calls, in order, each
-component that acts on it.
+Collaborators are constructor arguments. Events of the broker (a child has joined, a channel was
+added, a timer has fired) reach the capabilities in the order of the list. Where a component made
+early has to notify one made later, it takes a small listener (`BorderListener`, `ReleaseListener`,
+…). `Components` is the one listener of them all.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from gridstat.broker.floods.tree_flooding import TreeFlooding
 from gridstat.broker.tree.border_graph import BorderGraph
+from gridstat.broker.tree.channel_commands import ChannelCommands
+from gridstat.broker.tree.child_commands import ChildCommands
 from gridstat.broker.tree.coordinator import Coordinator
 from gridstat.broker.tree.identifier_leases import IdentifierLeases
 from gridstat.broker.tree.membership import Membership
@@ -21,12 +24,15 @@ from gridstat.broker.tree.path_planner import PathPlanner
 from gridstat.broker.tree.publication_lookups import PublicationLookups
 from gridstat.broker.tree.reconciliation import Reconciliation
 from gridstat.broker.tree.replanning import Replanning
+from gridstat.broker.tree.scope_inspection import ScopeInspection
 from gridstat.broker.tree.segment_commits import SegmentCommits
+from gridstat.broker.tree.segment_dispatcher import SegmentDispatcher
 from gridstat.broker.tree.segment_releases import HoldingRelease, SegmentReleases
 from gridstat.broker.tree.subscriber_distances import SubscriberDistances
 from gridstat.broker.tree.tree_borders import TreeBorders
+from gridstat.broker.tree.tree_capability import TreeCapabilities
 from gridstat.broker.tree.tree_context import TreeContext
-from gridstat.broker.tree.tree_flooding import TreeFlooding
+from gridstat.broker.tree.tree_operator_commands import TreeOperatorCommands
 from gridstat.broker.tree.tree_segments import TreeSegments
 from gridstat.broker.tree.tree_state import TreeState
 from gridstat.broker.tree.tree_watches import TreeWatches
@@ -36,17 +42,12 @@ if TYPE_CHECKING:
 
     from gridstat.broker.context import Outside
     from gridstat.broker.tree.contract_damage import Damage, Impaired
+    from gridstat.broker.tree.membership import ParentMessageHandler
     from gridstat.broker.tree.segment_releases import Key
+    from gridstat.broker.tree.tree_capability import TreeCapability
     from gridstat.broker.tree.tree_operations import Holding
     from gridstat.broker.tree.tree_settings import TreeSettings
     from gridstat.model.cloud import EventChannel
-    from gridstat.net.command.tree_messages import TreeMessageBase
-
-
-class ParentMessageHandler(Protocol):
-    """Dispatches a message of the parent that Membership has kept until it may be handled."""
-
-    def handle_parent_message(self, message: TreeMessageBase) -> None: ...
 
 
 class Components:
@@ -60,13 +61,13 @@ class Components:
         channels: Iterable[EventChannel],
         handler: ParentMessageHandler,
     ) -> None:
-        self._handler = handler
-        self.state = TreeState(children, OwnedChannels(channels), self)
+        self.capabilities = TreeCapabilities()
+        self.state = TreeState(children, OwnedChannels(channels), self.capabilities)
         self.context = context = TreeContext(settings, outside, self.state)
         self.leases = IdentifierLeases(context)
-        self.membership = Membership(context, self.leases, self)
+        self.membership = Membership(context, self.leases, self.capabilities, handler)
         self.borders = TreeBorders(context, self)
-        self.graph = BorderGraph(context, self.borders)
+        self.graph = BorderGraph(context, self.borders, self)
         self.releases = SegmentReleases(context, self)
         self.commits = SegmentCommits(context)
         self.lookups = PublicationLookups(context, self.graph)
@@ -98,70 +99,57 @@ class Components:
             self.replanning,
             self.membership,
         )
-        self.flooding = TreeFlooding(context, self.state.flooding, self.lookups)
+        self.flooding = TreeFlooding(context, self.lookups)
         self.watches = TreeWatches(context)
+        self.operators = TreeOperatorCommands(context, self.capabilities)
+        self.capabilities.register(self._ordered())
 
-    def resume(self) -> None:
-        """Continue, after a start, the work that the journal records as unfinished."""
-        self.context.unsettle()
-        self.holding_release.resume()
-        self.contracts.resume()
-        self.replanning.resume()
-        for number in self.state.file_channels.missing_in_file():
-            self.replanning.channel_changed(number)
+    def _ordered(self) -> list[TreeCapability]:
+        """Return all capabilities in the order in which each event reaches them.
 
-    # Events of Membership.
+        The order of snapshots is: place, children, channels, identifiers, holdings, floods.
 
-    def child_joined(self, child: str) -> None:
-        self.replanning.child_joined(child)
-        self.reconciliation.child_joined(child)
-        self.borders.child_joined(child)
-        self.releases.child_joined(child)
-        self.commits.child_joined(child)
-        self.moved_segments.child_joined(child)
-        self.coordinator.child_joined(child)
-        self.lookups.child_joined(child)
-        self.flooding.child_joined(child)
-        self.watches.child_joined(child)
-        self.replanning.try_again(is_new=True)
+        A child that joins gets its borders first, then orders about segments, then look-ups, floods
+        and watches. Replanning comes last, because it reserves new segments by what the others
+        have changed. Releases stand before abstract links: when a child is removed, its open
+        releases end while the graph still has its links.
 
-    def child_left(self, child: str) -> None:
-        self.flooding.child_left(child)
-        self.borders.child_left(child)
-        self.reconciliation.child_left(child)
+        The parent gets borders and abstract links first, since it plans with them; then segments,
+        requests for identifiers and contracts, and watches.
+        """
+        context, operators, borders = self.context, self.operators, self.borders
+        children = ChildCommands(context, operators, self.capabilities, self.membership, borders)
+        segments = SegmentDispatcher(
+            self.coordinator,
+            self.commits,
+            self.segments,
+            self.moved_segments,
+            self.reconciliation,
+            self.replanning,
+        )
+        inspection = ScopeInspection(context, operators, self.capabilities, self.replanning)
+        return [
+            children.capability(),
+            ChannelCommands(context, operators, borders).capability(),
+            self.holding_release.capability(),
+            self.graph.capability(),
+            segments.capability(),
+            self.leases.capability(),
+            self.contracts.capability(),
+            self.lookups.capability(),
+            self.flooding.capability(),
+            self.watches.capability(),
+            self.replanning.capability(),
+            inspection.capability(),
+        ]
 
-    def clouds_changed(self, child: str) -> None:
-        self.borders.refresh([child])
-        self.watches.send_all(child)
-
-    def parent_joined(self) -> None:
-        self.borders.parent_joined()
-        self.graph.report_to_parent(is_forced=True)
-        self.segments.parent_joined()
-        self.moved_segments.parent_joined()
-        self.replanning.parent_joined()
-        self.leases.parent_joined()
-        self.contracts.parent_joined()
-        self.watches.parent_joined()
-
-    def parent_replaced(self) -> None:
-        self.holding_release.resume()
-
-    def place_changed(self) -> None:
-        """Order channels by their present numbers, and floods by the present depth."""
-        self.borders.refresh(sorted(self.context.joined))
-        self.flooding.place_changed()
-
-    def parent_message_kept(self, message: TreeMessageBase) -> None:
-        self._handler.handle_parent_message(message)
-
-    # Events of the state, borders and holdings.
-
-    def channels_renumbered(self) -> None:
-        self.coordinator.park_all()
+    # Events of borders and holdings.
 
     def borders_changed(self) -> None:
         self.graph.changed()
+
+    def abstract_links_changed(self) -> None:
+        self.replanning.try_again()
 
     def channel_changed(self, channel_id: int) -> None:
         self.replanning.channel_changed(channel_id)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.tree.tree_capability import FromChild, TreeCapability
 from gridstat.broker.tree.tree_operations import (
     BlockGiven,
     BlockLeased,
@@ -33,6 +34,7 @@ from gridstat.net.command.tree_messages import AskNumbers, NumbersLeased
 
 if TYPE_CHECKING:
     from gridstat.broker.tree.identifier_blocks import Block
+    from gridstat.broker.tree.tree_capability import Facts
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.broker.tree.tree_operations import TreeOperation
 
@@ -49,6 +51,26 @@ class IdentifierLeases:
         self._context = context
         self._waiting: dict[tuple[str, int], int] = {}
         self._journals: dict[str, str] = {}
+
+    def capability(self) -> TreeCapability:
+        """Return the registration of identifiers."""
+        numbers = self._context.state.numbers
+        return TreeCapability(
+            child_messages={AskNumbers: FromChild(self.ask)},
+            parent_messages={NumbersLeased: self.leased},
+            survey=self._facts,
+            operations={
+                IdentifiersKept: numbers.apply,
+                BlockGiven: numbers.apply,
+                BlockRequested: numbers.apply,
+                BlockLeased: numbers.apply,
+            },
+            snapshot=numbers.operations,
+            parent_joined=self.parent_joined,
+        )
+
+    def _facts(self) -> Facts:
+        return {"numbers_given": self._context.state.numbers.last}
 
     def identifiers_kept_by(self, child: str, numbers_used: int) -> list[TreeOperation]:
         """Return the operation by which a cloud keeps the identifiers that it gave out alone.

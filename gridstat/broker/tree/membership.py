@@ -72,19 +72,27 @@ class MembershipListener(Protocol):
 
     def place_changed(self) -> None: ...
 
-    def parent_message_kept(self, message: TreeMessageBase) -> None:
-        """Handle a message that was kept while this broker's place was being written."""
+
+class ParentMessageHandler(Protocol):
+    """Dispatches messages of the parent that were kept while this broker's place was written."""
+
+    def handle_parent_message(self, message: TreeMessageBase) -> None: ...
 
 
 class Membership:
     """Sessions with the children and with the parent."""
 
     def __init__(
-        self, context: TreeContext, leases: IdentifierLeases, listener: MembershipListener
+        self,
+        context: TreeContext,
+        leases: IdentifierLeases,
+        listener: MembershipListener,
+        handler: ParentMessageHandler,
     ) -> None:
         self._context = context
         self._leases = leases
         self._listener = listener
+        self._handler = handler
         self._terms: dict[str, int] = {}
         """Terms of the children that have sent JoinTree in their present session."""
         self._waiting_for_place: dict[str, int] = {}
@@ -398,7 +406,7 @@ class Membership:
             return  # Messages from before and after the next place keep their order.
         kept, self._kept = self._kept, []
         for message in kept:
-            self._listener.parent_message_kept(message)
+            self._handler.handle_parent_message(message)
 
     def _send_clouds(self) -> None:
         self._context.send_parent(

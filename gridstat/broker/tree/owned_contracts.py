@@ -36,9 +36,12 @@ from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.requests.request_checks import check_type
 from gridstat.broker.tree.contract_damage import restrict
 from gridstat.broker.tree.transaction import Purpose, Transaction, levels
+from gridstat.broker.tree.tree_capability import FromChild, TreeCapability
 from gridstat.broker.tree.tree_operations import (
     Holding,
     HoldingBody,
+    HoldingGone,
+    HoldingMoved,
     HoldingTaken,
     Stage,
     body_of,
@@ -51,10 +54,12 @@ from gridstat.model.errors import (
     NoSuchSubscription,
     NoSuchVariable,
     QuotaReached,
+    StillInUse,
     StorageFailed,
 )
 from gridstat.model.qos import check_modes_defined
 from gridstat.model.status import ValueType
+from gridstat.net.command.operator_messages import RemoveChild
 from gridstat.net.command.segment_messages import (
     AskContract,
     ContractEnded,
@@ -76,10 +81,10 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.segment_commits import SegmentCommits
     from gridstat.broker.tree.segment_releases import HoldingRelease
     from gridstat.broker.tree.subscriber_distances import SubscriberDistances
+    from gridstat.broker.tree.tree_capability import Facts
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import RefusedOutcome
-    from gridstat.net.command.segment_messages import EndContract
 
 
 class ContractListener(Protocol):
@@ -126,6 +131,59 @@ class OwnedContracts:
 
     def __len__(self) -> int:
         return len(self._requests)
+
+    def capability(self) -> TreeCapability:
+        """Return the registration of contracts, and of the holdings that make them durable."""
+        state = self._context.state
+        return TreeCapability(
+            child_messages={
+                AskContract: FromChild(self.request, self._is_of_child),
+                EndContract: FromChild(self.end, self._is_of_child),
+            },
+            parent_messages={
+                ContractGranted: self.forward_down,
+                ContractRefused: self.forward_down,
+                ContractEnded: self.forward_down,
+            },
+            objections={RemoveChild: self._object_to_child_removal},
+            survey=self._facts,
+            operations={
+                HoldingTaken: state.hold,
+                HoldingMoved: state.hold,
+                HoldingGone: state.release,
+            },
+            snapshot=state.holding_operations,
+            orphaned=self._orphaned,
+            is_holding=self._is_holding,
+            resume=self.resume,
+            parent_joined=self.parent_joined,
+        )
+
+    def _is_of_child(self, child: str, message: AskContract | EndContract) -> bool:
+        cloud = message.contract.partition("#")[0]
+        return self._context.state.families.child_of(cloud) == child
+
+    def _object_to_child_removal(self, command: RemoveChild) -> RefusedOutcome | None:
+        held = self._context.state.holdings.of_child(command.name)
+        if not held:
+            return None
+        return refused(
+            StillInUse(f"{len(held)} contracts cross {command.name}", hint="end them first")
+        )
+
+    def _orphaned(self, term: int) -> list[HoldingMoved]:
+        del term
+        return self._context.state.release_parent_holdings()
+
+    def _is_holding(self) -> bool:
+        return bool(len(self._context.state.holdings))
+
+    def _facts(self) -> Facts:
+        holdings = self._context.state.holdings
+        return {
+            "contracts": holdings.owned_count,
+            "segments": len(holdings) - holdings.owned_count,
+        }
 
     # Requests from below.
 

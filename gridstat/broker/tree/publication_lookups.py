@@ -18,6 +18,7 @@ from msgspec import structs
 
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.deadlines import Deadlines
+from gridstat.broker.tree.tree_capability import FromChild, TreeCapability
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable
 from gridstat.net.command.segment_messages import LookedUp, Lookup
 
@@ -82,6 +83,15 @@ class PublicationLookups:
         self._open[number] = _Open(child, name, until_ns, owner, request)
         self._due.add(until_ns, number)
         self._send(number)
+
+    def capability(self) -> TreeCapability:
+        """Return the registration of look-ups."""
+        return TreeCapability(
+            child_messages={LookedUp: FromChild(self.receive)},
+            parent_messages={Lookup: self.answer_parent},
+            timers={LOOKUP_TIMER: self.expire},
+            child_joined=self.child_joined,
+        )
 
     def look_up_for_operator(
         self, name: str, owner: LookupOwner[RequestT], request: RequestT

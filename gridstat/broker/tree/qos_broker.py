@@ -13,7 +13,7 @@ instructions: messages to send, timers to set, operations to write. A message le
 operations that it depends on are durable.
 
 Peers are children, the parent and operators. Routers and end-points belong to the leaf brokers.
-A restart replays the journal; `Components.resume` then continues unfinished work.
+A restart replays the journal; each capability then continues its unfinished work.
 """
 
 from __future__ import annotations
@@ -21,20 +21,12 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
-from gridstat.broker.tree.border_graph import ABSTRACT_LINKS_TIMER
+from gridstat.broker.capability import merged
 from gridstat.broker.tree.components import Components
-from gridstat.broker.tree.coordinator import PARKED_TIMER, RESERVE_TIMER
-from gridstat.broker.tree.flooding_changes import FLOOD_TIMER
-from gridstat.broker.tree.publication_lookups import LOOKUP_TIMER
-from gridstat.broker.tree.replanning import RAISE_TIMER, REPLAN_TIMER
-from gridstat.broker.tree.segment_commits import UP_TIMER
-from gridstat.broker.tree.segment_releases import RELEASE_TIMER
 from gridstat.broker.tree.tree_context import LATER_TIMER
 from gridstat.broker.tree.tree_dispatcher import TreeDispatcher
 from gridstat.broker.tree.tree_operations import TermBegan, encode, operations_of
-from gridstat.broker.tree.tree_operator_commands import TreeOperatorCommands
 from gridstat.model.errors import NotAuthorised
-from gridstat.model.qos import undefined_modes
 from gridstat.net.command.machine import (
     Connected,
     Disconnected,
@@ -49,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gridstat.broker.context import Outside
+    from gridstat.broker.tree.tree_operations import TreeOperation
     from gridstat.broker.tree.tree_settings import TreeSettings
     from gridstat.model.cloud import EventChannel
     from gridstat.net.command.machine import Event, Instruction
@@ -80,23 +73,17 @@ class QosBroker:
         children: Iterable[str],
         channels: Iterable[EventChannel],
     ) -> None:
-        self._parts = Components(settings, outside, children, channels, self)
-        self.state = self._parts.state
-        self._context = self._parts.context
-        self._dispatcher = TreeDispatcher(self._parts)
-        self._operators = TreeOperatorCommands(self._parts)
-        self._timers: dict[str, Callable[[], None]] = {
+        self.parts = Components(settings, outside, children, channels, self)
+        """Components of the broker, which tests and the simulator inspect."""
+        self.state = self.parts.state
+        self._context = self.parts.context
+        self._capabilities = self.parts.capabilities
+        self._dispatcher = TreeDispatcher(self._context, self.parts.membership, self._capabilities)
+        own: dict[str, Callable[[], None]] = {
             START_TIMER: self._begin,
             LATER_TIMER: self._context.try_again,
-            UP_TIMER: self._parts.commits.expire,
-            RESERVE_TIMER: self._parts.coordinator.expire,
-            PARKED_TIMER: self._parts.coordinator.try_parked,
-            LOOKUP_TIMER: self._parts.lookups.expire,
-            RELEASE_TIMER: self._parts.releases.retry,
-            REPLAN_TIMER: self._parts.replanning.replan_some,
-            RAISE_TIMER: self._parts.replanning.raise_some,
-            ABSTRACT_LINKS_TIMER: self._parts.graph.report_to_parent,
         }
+        self._timers = merged([own, self._capabilities.timers])
         self._phase = Phase.NEW
         self._early_events: list[Event] = []
         """Connections and messages to handle once the term is durable."""
@@ -104,7 +91,7 @@ class QosBroker:
     def restore(self, written: Sequence[bytes]) -> None:
         """Replay a part of the journal; further parts may follow."""
         assert self._phase is Phase.NEW, "a broker is restored before it starts"
-        for operation in operations_of(written):
+        for operation in operations_of(written, self.operation_types):
             self.state.replay(operation)
         self._context.restored(len(written))
 
@@ -113,13 +100,18 @@ class QosBroker:
         return [encode(operation) for operation in self.state.operations()]
 
     @property
+    def operation_types(self) -> tuple[type[TreeOperation], ...]:
+        """Types of the operations in the journal, as the capabilities have registered them."""
+        return self._capabilities.operation_types
+
+    @property
     def open_count(self) -> int:
         """Number of contracts and segments that are being planned and reserved."""
-        return len(self._parts.coordinator)
+        return len(self.parts.coordinator)
 
     def survey(self) -> dict[str, Any]:
         """Return the facts of the scope, for metrics and for operators."""
-        return self._operators.survey()
+        return self._capabilities.survey()
 
     def start(self, now_ns: int) -> list[Instruction]:
         """Begin a new term; otherwise `handle` does so at its first event."""
@@ -151,12 +143,11 @@ class QosBroker:
         term = max(self.state.term + 1, self._context.settings.term_min)
         # An identity is drawn once in the life of a journal, so that a parent notices its loss.
         journal = "" if self._context.has_journal else self._context.outside.new_identity()
-        orphaned = [] if self._context.has_parent else self.state.orphaned()
+        orphaned = [] if self._context.has_parent else self._capabilities.orphaned(term)
         self._context.decide(
             [
                 TermBegan(term=term, journal=journal),
                 *self.state.numbering(),
-                *self._parts.flooding.orphaned(term),
                 *orphaned,
             ],
             self._begun,
@@ -171,22 +162,9 @@ class QosBroker:
         self._phase = Phase.RUNNING
         early, self._early_events = self._early_events, []
         self._context.note("term_began", term=self.state.term)
-        self._warn_of_undefined_modes()
-        self._parts.resume()
+        self._capabilities.resume()
         for event in early:
             self._handle(event)
-
-    def _warn_of_undefined_modes(self) -> None:
-        """Warn of floods in undefined modes, which a journal of an older release may contain."""
-        floods, defined = self.state.flooding.floods, self._context.settings.modes_defined
-        unknown = {
-            name: found
-            for name, held in floods.items()
-            if (found := undefined_modes(held.modes, defined))
-        }
-        if unknown:
-            modes = ",".join(map(str, sorted(set().union(*unknown.values()))))
-            self._context.warn("modes_not_defined", modes=modes, floods=len(unknown))
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -200,19 +178,19 @@ class QosBroker:
                 fired = self._timers.get(name)
                 if fired is not None:
                     fired()
-                elif name.startswith(FLOOD_TIMER):
-                    self._parts.flooding.expire(name.removeprefix(FLOOD_TIMER))
+                else:
+                    self._capabilities.fire_named(name)
             case Connected(peer=peer):
                 self._connect(peer)
             case Disconnected(peer=peer):
                 role, _, name = peer.partition("/")
                 if role == "broker":
-                    self._parts.membership.disconnect(name)
+                    self.parts.membership.disconnect(name)
 
     def _connect(self, peer: str) -> None:
         role, _, name = peer.partition("/")
         if role == "broker":
-            self._parts.membership.connect(name)
+            self.parts.membership.connect(name)
         elif role != "operator":
             self._context.close(
                 peer,
@@ -223,7 +201,7 @@ class QosBroker:
         role, _, name = peer.partition("/")
         message = event.message
         if role == "operator" and isinstance(message, OperatorCommand | TreeCommand):
-            self._operators.take(peer, message)
+            self.parts.operators.take(peer, message)
         elif role != "broker" or not self._dispatcher.receive(name, message):
             kind = type(message).__name__
             self._context.close(

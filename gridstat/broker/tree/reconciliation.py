@@ -46,7 +46,7 @@ class Reconciliation:
         self._membership = membership
         self._reported: dict[str, set[Key]] = {}
 
-    def child_joined(self, child: str) -> None:
+    def child_returned(self, child: str) -> None:
         self._reported[child] = set()
 
     def child_left(self, child: str) -> None:

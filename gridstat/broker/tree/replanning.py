@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.broker.requests.outcomes import few_words, refused
 from gridstat.broker.tree.contract_damage import broken_paths, damage_of
+from gridstat.broker.tree.tree_capability import TreeCapability
 from gridstat.broker.tree.tree_operations import Stage, body_of
 from gridstat.model.errors import NoSuchVariable
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.contract_damage import Damage, Impaired, Trouble, Troubles
     from gridstat.broker.tree.owned_contracts import OwnedContracts
     from gridstat.broker.tree.segment_releases import Key
+    from gridstat.broker.tree.tree_capability import Facts
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.broker.tree.tree_operations import Holding
     from gridstat.broker.tree.tree_segments import TreeSegments
@@ -74,6 +76,18 @@ class Replanning:
 
     def __len__(self) -> int:
         return len(self._troubles)
+
+    def capability(self) -> TreeCapability:
+        """Return the registration of replanning; the dispatcher of segments has its messages."""
+        return TreeCapability(
+            survey=self._facts,
+            timers={REPLAN_TIMER: self.replan_some, RAISE_TIMER: self.raise_some},
+            resume=self.resume,
+            child_joined=self._child_joined,
+        )
+
+    def _facts(self) -> Facts:
+        return {"broken": len(self)}
 
     def troubles(self, contract: str) -> list[str]:
         return [
@@ -143,7 +157,7 @@ class Replanning:
         if holding is not None and child in holding.children:
             self._restore(holding, child)
 
-    def child_joined(self, child: str) -> None:
+    def child_returned(self, child: str) -> None:
         """Take a child's segments for whole: the child reports those that are still broken."""
         holdings = self._context.state.holdings
         for contract in [one for one, found in self._troubles.items() if child in found]:
@@ -154,6 +168,10 @@ class Replanning:
             segment = holdings.find(*key)
             if segment is not None:
                 self._restore(segment, child)
+
+    def _child_joined(self, child: str) -> None:
+        del child
+        self.try_again(is_new=True)
 
     def segment_lost(self, child: str, holding: Holding) -> None:
         """Mark a contract as broken because a child does not hold a committed segment."""
@@ -186,11 +204,13 @@ class Replanning:
             self._contracts.replan(contract)
 
     def resume(self) -> None:
-        """Queue, after a start, the contracts that the journal records as lowered."""
+        """Queue, after a start, contracts that are lowered or use a channel not in the file."""
         holdings = self._context.state.holdings
         for holding, _ in holdings.all():
             if holding.is_lowered and holdings.current(holding.contract) == holding:
                 self._lowered.add_later(holding.contract)
+        for number in self._context.state.file_channels.missing_in_file():
+            self.channel_changed(number)
 
     # Marking contracts.
 

@@ -23,14 +23,16 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from gridstat.broker.tree.tree_capability import FromChild, TreeCapability
 from gridstat.broker.tree.tree_operations import HoldingGone, Stage
 from gridstat.model.errors import LimitReached
-from gridstat.net.command.segment_messages import Release
+from gridstat.net.command.segment_messages import Release, Released
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from gridstat.broker.tree.subscriber_distances import SubscriberDistances
+    from gridstat.broker.tree.tree_capability import Facts
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.broker.tree.tree_operations import Holding
 
@@ -119,6 +121,9 @@ class SegmentReleases:
         most = self._context.settings.unknown_child_max
         text = f"broker {child} holds more than {most} segments that its parent does not know"
         return LimitReached(text)
+
+    def receive(self, child: str, message: Released) -> None:
+        self.released((message.contract, message.generation), child, message.round)
 
     def released(self, key: Key, child: str, round_: int = 0) -> None:
         found = self._open.get(key)
@@ -218,6 +223,22 @@ class HoldingRelease:
         self._releases = releases
         self.subscribers = subscribers
         self._listener = listener
+
+    def capability(self) -> TreeCapability:
+        """Return the registration of releases, of segments and of whole holdings."""
+        releases = self._releases
+        return TreeCapability(
+            child_messages={Released: FromChild(releases.receive)},
+            survey=self._facts,
+            timers={RELEASE_TIMER: releases.retry},
+            resume=self.resume,
+            child_joined=releases.child_joined,
+            child_removed=releases.child_removed,
+            parent_replaced=self.resume,
+        )
+
+    def _facts(self) -> Facts:
+        return {"releases": len(self._releases)}
 
     def release(self, holding: Holding, then: Callable[[], None] | None = None) -> None:
         """Release a holding whose stage is durably LEAVING, and remove it; then call `then`."""

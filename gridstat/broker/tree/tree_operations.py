@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import zlib
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Union
 
 import msgspec
 
 from gridstat.broker.records.operations import after_mark, read
-from gridstat.broker.tree.flooding_operations import FloodingHeld
 from gridstat.model.cloud import EventChannel
 from gridstat.model.qos import ModalQos, Qos
 from gridstat.model.status import StatusVariable
@@ -87,11 +87,11 @@ class HoldingBody(msgspec.Struct, frozen=True, omit_defaults=True):
     promised: dict[int, Qos] | None = None
 
 
-class _Operation(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
-    """A MessagePack map with the class name as its `type`."""
+class TreeOperation(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+    """Operation of a broker above clouds: a MessagePack map with the class name as its `type`."""
 
 
-class TermBegan(_Operation, frozen=True):
+class TermBegan(TreeOperation, frozen=True):
     """A start of the broker; the first operation of each.
 
     `journal` is the identity that this journal has been given when it was begun.
@@ -101,7 +101,7 @@ class TermBegan(_Operation, frozen=True):
     journal: str = ""
 
 
-class Placed(_Operation, frozen=True):
+class Placed(TreeOperation, frozen=True):
     """The parent has placed this broker in the tree; messages of a lower parent term are ignored.
 
     `parent` is the parent's name; journals of earlier releases have it only as the last of `above`.
@@ -124,7 +124,7 @@ class Placed(_Operation, frozen=True):
         return known == name
 
 
-class Unplaced(_Operation, frozen=True):
+class Unplaced(TreeOperation, frozen=True):
     """No parent has placed this broker, or its parent was removed.
 
     `numbered_at` is the prefix of its channel numbers, `tree` the root of the last tree that it was
@@ -135,7 +135,7 @@ class Unplaced(_Operation, frozen=True):
     tree: str = ""
 
 
-class ChildReported(_Operation, frozen=True, tag="ChildHeard"):
+class ChildReported(TreeOperation, frozen=True, tag="ChildHeard"):
     """A child has joined, or the clouds below it have changed."""
 
     name: str
@@ -145,31 +145,31 @@ class ChildReported(_Operation, frozen=True, tag="ChildHeard"):
     prefixes: tuple[int, ...] = ()
 
 
-class ChildAdded(_Operation, frozen=True):
+class ChildAdded(TreeOperation, frozen=True):
     """A child beyond those of the broker's file."""
 
     name: str
 
 
-class ChildRemoved(_Operation, frozen=True):
+class ChildRemoved(TreeOperation, frozen=True):
     """A child was removed; the broker's file may still name it."""
 
     name: str
 
 
-class ChannelAdded(_Operation, frozen=True):
+class ChannelAdded(TreeOperation, frozen=True):
     """A channel between clouds beyond those of the broker's file."""
 
     channel: EventChannel
 
 
-class ChannelRemoved(_Operation, frozen=True):
+class ChannelRemoved(TreeOperation, frozen=True):
     """A channel was removed; the broker's file may still name it."""
 
     channel_id: int
 
 
-class ChannelsNumbered(_Operation, frozen=True):
+class ChannelsNumbered(TreeOperation, frozen=True):
     """Channels of the broker's file were seen for the first time: their ends and numbers.
 
     Number 0 removes a channel that is no longer in the file. `index_last` is, in a snapshot, the
@@ -180,14 +180,14 @@ class ChannelsNumbered(_Operation, frozen=True):
     index_last: int = 0
 
 
-class IdentifiersKept(_Operation, frozen=True, tag="NumbersKept"):
+class IdentifiersKept(TreeOperation, frozen=True, tag="NumbersKept"):
     """A cloud keeps the identifiers up to `count` that it gave out before it had a parent."""
 
     child: str
     count: int
 
 
-class BlockGiven(_Operation, frozen=True, tag="NumbersGiven"):
+class BlockGiven(TreeOperation, frozen=True, tag="NumbersGiven"):
     """A block of identifiers was given to a child for its request number `request`.
 
     `journal` is the journal in which the child numbers its requests.
@@ -200,14 +200,14 @@ class BlockGiven(_Operation, frozen=True, tag="NumbersGiven"):
     journal: str = ""
 
 
-class BlockRequested(_Operation, frozen=True, tag="NumbersAsked"):
+class BlockRequested(TreeOperation, frozen=True, tag="NumbersAsked"):
     """A block was requested from the parent."""
 
     request: int
     count: int
 
 
-class BlockLeased(_Operation, frozen=True, tag="NumbersHeld"):
+class BlockLeased(TreeOperation, frozen=True, tag="NumbersHeld"):
     """The parent's reply to a request for a block."""
 
     request: int
@@ -215,14 +215,14 @@ class BlockLeased(_Operation, frozen=True, tag="NumbersHeld"):
     count: int
 
 
-class HoldingTaken(_Operation, frozen=True):
+class HoldingTaken(TreeOperation, frozen=True):
     """A segment was reserved for the parent, or an own contract was decided."""
 
     holding: Holding
     stage: Stage
 
 
-class HoldingMoved(_Operation, frozen=True):
+class HoldingMoved(TreeOperation, frozen=True):
     """A holding was committed by the parent, or is to be released."""
 
     contract: str
@@ -230,32 +230,12 @@ class HoldingMoved(_Operation, frozen=True):
     stage: Stage
 
 
-class HoldingGone(_Operation, frozen=True):
+class HoldingGone(TreeOperation, frozen=True):
     """All children have released their segments of a holding."""
 
     contract: str
     generation: int
 
-
-TreeOperation: TypeAlias = (
-    TermBegan
-    | Placed
-    | Unplaced
-    | ChildReported
-    | ChildAdded
-    | ChildRemoved
-    | ChannelAdded
-    | ChannelRemoved
-    | ChannelsNumbered
-    | IdentifiersKept
-    | BlockGiven
-    | BlockRequested
-    | BlockLeased
-    | HoldingTaken
-    | HoldingMoved
-    | HoldingGone
-    | FloodingHeld
-)
 
 _USUAL: Final = (
     b"variable_id name value_type float64 period seconds per_seconds granted every latency_us "
@@ -265,7 +245,6 @@ _USUAL: Final = (
 """Compression dictionary with strings of nearly every body; part of the format: never changes."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final[msgspec.msgpack.Decoder[TreeOperation]] = msgspec.msgpack.Decoder(TreeOperation)
 _BODY_DECODER: Final = msgspec.msgpack.Decoder(HoldingBody)
 
 
@@ -273,8 +252,20 @@ def encode(operation: TreeOperation) -> bytes:
     return _ENCODER.encode(operation)
 
 
-def operations_of(written: Sequence[bytes]) -> list[TreeOperation]:
-    return [read(_DECODER, data) for data in after_mark(written)]
+def operations_of(
+    written: Sequence[bytes], types: tuple[type[TreeOperation], ...]
+) -> list[TreeOperation]:
+    """Return the operations of a part of the journal, each of one of these types."""
+    decoder = _decoder_of(types)
+    return [read(decoder, data) for data in after_mark(written)]
+
+
+@lru_cache
+def _decoder_of(
+    types: tuple[type[TreeOperation], ...],
+) -> msgspec.msgpack.Decoder[TreeOperation]:
+    """Return the one decoder of these types: to build it takes longer than to read a journal."""
+    return msgspec.msgpack.Decoder(Union[types])  # noqa: UP007 - the types are known at run time.
 
 
 def holding_with(key: tuple[str, int], children: Iterable[str], body: HoldingBody) -> Holding:

@@ -6,7 +6,7 @@ to undo it, in case the journal cannot be written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -14,24 +14,15 @@ from gridstat.broker.capacity.allocation import everys
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.tree.children import Children
 from gridstat.broker.tree.configured_channels import ConfiguredChannels
-from gridstat.broker.tree.flooding_operations import FloodingHeld
-from gridstat.broker.tree.flooding_reservations import FloodingReservations
 from gridstat.broker.tree.holdings import Holdings
 from gridstat.broker.tree.identifier_blocks import IdentifierBlocks
 from gridstat.broker.tree.tree_operations import (
-    BlockGiven,
-    BlockLeased,
-    BlockRequested,
     ChannelAdded,
     ChannelRemoved,
     ChannelsNumbered,
-    ChildAdded,
-    ChildRemoved,
-    ChildReported,
     HoldingGone,
     HoldingMoved,
     HoldingTaken,
-    IdentifiersKept,
     Placed,
     Stage,
     TermBegan,
@@ -43,20 +34,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gridstat.broker.tree.owned_channels import OwnedChannels
+    from gridstat.broker.tree.tree_capability import TreeCapabilities
     from gridstat.broker.tree.tree_operations import Holding, TreeOperation
-
-
-class RenumberingListener(Protocol):
-    """Notified before the channels get other numbers, so that open plans undo their charges."""
-
-    def channels_renumbered(self) -> None: ...
 
 
 class TreeState:
     """State that only `apply` changes, beside the children and channels of the broker's file."""
 
     def __init__(
-        self, children: Iterable[str], channels: OwnedChannels, listener: RenumberingListener
+        self, children: Iterable[str], channels: OwnedChannels, capabilities: TreeCapabilities
     ) -> None:
         self.term = 0
         self.journal = ""
@@ -67,12 +53,11 @@ class TreeState:
         self.families = Children(children)
         self.holdings = Holdings()
         self.numbers = IdentifierBlocks()
-        self.flooding = FloodingReservations(channels)
         self.unwritten: list[Applied] = []
         self._is_applying = False
         self.charged: set[tuple[str, int]] = set()
         """Holdings that are about to be taken, and that their plan has charged for already."""
-        self._listener = listener
+        self._capabilities = capabilities
         self._file_children = tuple(self.families.children)
         self.file_channels = ConfiguredChannels(channels)
 
@@ -83,7 +68,7 @@ class TreeState:
     @property
     def is_holding(self) -> bool:
         """True if channel numbers are in use below, and so cannot change."""
-        return bool(len(self.holdings) or self.flooding.floods)
+        return self._capabilities.is_holding()
 
     def replay(self, operation: TreeOperation) -> None:
         if isinstance(operation, ChannelsNumbered) and not self.is_holding:
@@ -104,28 +89,14 @@ class TreeState:
     def _apply(self, operation: TreeOperation, done: Applied) -> None:
         if not any(found is done for found in self.unwritten):
             self.unwritten.append(done)
-        match operation:
-            case TermBegan(term=term, journal=journal):
-                self.term = max(self.term, term)
-                self.journal = journal or self.journal
-            case Placed() | Unplaced():
-                self._place(operation, done)
-            case ChildReported() | ChildAdded() | ChildRemoved():
-                self.families.apply(operation, done)
-            case ChannelAdded() | ChannelRemoved() | ChannelsNumbered():
-                self._change_channels(operation, done)
-            case IdentifiersKept() | BlockGiven() | BlockRequested() | BlockLeased():
-                self.numbers.apply(operation, done)
-            case HoldingTaken() | HoldingMoved():
-                self._hold(operation, done)
-            case HoldingGone():
-                self._release(operation, done)
-            case FloodingHeld():
-                self.flooding.apply(operation, done)
-            case _:
-                assert_never(operation)
+        self._capabilities.apply(operation, done)
 
-    def _change_channels(
+    def begin_term(self, began: TermBegan, done: Applied) -> None:
+        del done  # A term is never taken back: the next start writes a higher one.
+        self.term = max(self.term, began.term)
+        self.journal = began.journal or self.journal
+
+    def change_channels(
         self, operation: ChannelAdded | ChannelRemoved | ChannelsNumbered, done: Applied
     ) -> None:
         match operation:
@@ -133,16 +104,16 @@ class TreeState:
                 index_before = self.channels.index_last
                 self.channels.add(channel)
                 done.undo.append(lambda: self.channels.take_back(channel.channel_id, index_before))
-                self.flooding.channel_added(channel.channel_id, done)
+                self._capabilities.channel_added(channel.channel_id, done)
             case ChannelRemoved(channel_id=channel_id):
-                self.flooding.channel_removed(channel_id, done)
+                self._capabilities.channel_removed(channel_id, done)
                 removed = self.channels.remove(channel_id)
                 done.undo.append(lambda: self.channels.add(removed))
             case ChannelsNumbered():
                 for number in self.file_channels.forgotten(operation):
-                    self.flooding.channel_removed(number, done)
+                    self._capabilities.channel_removed(number, done)
                 for number in self.file_channels.apply(operation, done):
-                    self.flooding.channel_added(number, done)
+                    self._capabilities.channel_added(number, done)
 
     def numbering(self) -> list[ChannelsNumbered]:
         """Return the operations that number the file's channels, before others learn of them."""
@@ -150,7 +121,7 @@ class TreeState:
         unused = [number for number in missing if not self.holdings.over_channel(number)]
         return self.file_channels.unnumbered(unused)
 
-    def _place(self, standing: Placed | Unplaced, done: Applied) -> None:
+    def place(self, standing: Placed | Unplaced, done: Applied) -> None:
         before, prefix, prefix_next = self.placed, self.channels.prefix, standing.numbered_at
         tree_before = self.tree
         if isinstance(standing, Placed):
@@ -169,7 +140,7 @@ class TreeState:
             done.undo.append(lambda: self._renumber(prefix))
 
     def _renumber(self, prefix: int) -> None:
-        self._listener.channels_renumbered()
+        self._capabilities.channels_renumbered()
         self.channels.renumber(prefix)
 
     def standing(self, prefix: int) -> Placed | Unplaced:
@@ -178,19 +149,19 @@ class TreeState:
             return Unplaced(numbered_at=prefix, tree=self.tree)
         return structs.replace(self.placed, numbered_at=prefix)
 
-    def orphaned(self) -> list[TreeOperation]:
-        """Return the operations that release everything held for a parent, if there is none."""
-        found = self.release_parent_holdings()
-        if self.placed is not None:
-            found.append(Unplaced(numbered_at=self.channels.prefix, tree=self.tree))
-        return found
+    def orphaned_place(self, term: int) -> list[Unplaced]:
+        """Return the operation that gives up the place below a former parent."""
+        del term
+        if self.placed is None:
+            return []
+        return [Unplaced(numbered_at=self.channels.prefix, tree=self.tree)]
 
-    def release_parent_holdings(self) -> list[TreeOperation]:
+    def release_parent_holdings(self) -> list[HoldingMoved]:
         """Return the operations that release all segments held for a former parent."""
         held = [holding for holding, _ in self.holdings.all() if not holding.is_owned]
-        return [*self.holdings.moves(held, Stage.LEAVING)]
+        return self.holdings.moves(held, Stage.LEAVING)
 
-    def _hold(self, operation: HoldingTaken | HoldingMoved, done: Applied) -> None:
+    def hold(self, operation: HoldingTaken | HoldingMoved, done: Applied) -> None:
         if isinstance(operation, HoldingMoved):
             self.holdings.move(operation, done)
             return
@@ -209,7 +180,7 @@ class TreeState:
 
         done.undo.append(undo)
 
-    def _release(self, gone: HoldingGone, done: Applied) -> None:
+    def release(self, gone: HoldingGone, done: Applied) -> None:
         holding = self.holdings.find(gone.contract, gone.generation)
         if holding is None:
             return
@@ -236,12 +207,16 @@ class TreeState:
 
     def operations(self) -> Iterator[TreeOperation]:
         """Return the shortest journal that results in this state."""
+        return self._capabilities.snapshot()
+
+    def place_operations(self) -> Iterator[TreeOperation]:
+        """Return the part of the snapshot with the term, the place and the children."""
         yield TermBegan(term=self.term, journal=self.journal)
         if self.placed is not None or self.channels.prefix or self.tree:
             yield self.standing(self.channels.prefix)
         yield from self.families.operations(self._file_children)
-        yield from self.file_channels.operations()
-        yield from self.numbers.operations()
+
+    def holding_operations(self) -> Iterator[HoldingTaken]:
+        """Return the part of the snapshot with the holdings."""
         for holding, stage in self.holdings.all():
             yield HoldingTaken(holding=holding, stage=stage)
-        yield from self.flooding.operations()

@@ -10,14 +10,17 @@ end, and come again if they still exist. There is no timeout.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, structs
 
+from gridstat.broker.tree.tree_capability import FromChild, TreeCapability
 from gridstat.model.cloud import is_pattern
 from gridstat.net.command.tree_messages import EndWatch, NamesFound, WatchNames
 
 if TYPE_CHECKING:
+    from gridstat.broker.tree.tree_capability import Facts
     from gridstat.broker.tree.tree_context import TreeContext
 
 WATCHES_MAX: Final = 100_000
@@ -38,6 +41,37 @@ class TreeWatches:
 
     def __len__(self) -> int:
         return len(self._watches)
+
+    def capability(self) -> TreeCapability:
+        """Return the registration of watches."""
+        return TreeCapability(
+            child_messages={
+                WatchNames: FromChild(self.watch, self._is_of_child),
+                EndWatch: FromChild(self.end, self._is_of_child),
+                NamesFound: FromChild(self._found_below),
+            },
+            parent_messages={
+                WatchNames: partial(self.watch, ""),
+                EndWatch: partial(self.end, ""),
+                NamesFound: self.found,
+            },
+            survey=self._facts,
+            child_joined=self.child_joined,
+            child_removed=self.forget,
+            clouds_changed=self.send_all,
+            parent_joined=self.parent_joined,
+        )
+
+    def _is_of_child(self, child: str, message: WatchNames | EndWatch) -> bool:
+        cloud = message.watch.partition("#")[0]
+        return self._context.state.families.child_of(cloud) == child
+
+    def _found_below(self, child: str, message: NamesFound) -> None:
+        del child
+        self.found(message)
+
+    def _facts(self) -> Facts:
+        return {"watches": len(self)}
 
     def watch(self, child: str, message: WatchNames) -> None:
         """Begin a watch from a child, or from the parent if `child` is empty."""

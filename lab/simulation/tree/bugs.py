@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from gridstat.broker.operators import leaf_flooding as operators_flooding
+from gridstat.broker.floods import leaf_flooding as operators_flooding
+from gridstat.broker.floods import tree_flooding
+from gridstat.broker.floods.flooding_changes import FloodingChanges
 from gridstat.broker.segments.parent_session import ParentSession
 from gridstat.broker.segments.remote_contracts import RemoteContracts
 from gridstat.broker.segments.segment_reservations import SegmentReservations
-from gridstat.broker.tree import tree_flooding
-from gridstat.broker.tree.flooding_changes import FloodingChanges
 from gridstat.broker.tree.identifier_blocks import IdentifierBlocks
 from gridstat.broker.tree.membership import Membership
 from gridstat.broker.tree.owned_channels import OwnedChannels

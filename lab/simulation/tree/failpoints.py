@@ -120,7 +120,7 @@ class Scene:
         node.ask(command, self.answers.append)
 
     def is_flooded(self, broker: str) -> bool:
-        return FLOODED[broker] in self.grid.qos_brokers()[broker].state.flooding.floods
+        return FLOODED[broker] in self.grid.qos_brokers()[broker].parts.flooding.floods
 
     def rest(self, within_ns: int) -> str | None:
         """Go on until nothing is left to be done; what is, if that takes too long."""

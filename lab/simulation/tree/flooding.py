@@ -22,8 +22,8 @@ from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
 
 if TYPE_CHECKING:
-    from gridstat.broker.records.operations import FloodingSet
-    from gridstat.broker.tree.flooding_operations import FloodingHeld
+    from gridstat.broker.floods.flooding_operations import FloodingHeld
+    from gridstat.broker.floods.leaf_flooding_operations import FloodingSet
     from gridstat.net.command.operator_messages import OperatorAnswer
     from lab.simulation.tree.grid import TreeGrid
 
@@ -196,9 +196,9 @@ class TreeFlooding:
         }
         for broker in self._grid.brokers:
             held: dict[str, FloodingHeld] | dict[str, FloodingSet] = (
-                leaves[broker].registry.floods
+                leaves[broker].floods.variables
                 if broker in leaves
-                else brokers[broker].state.flooding.floods
+                else brokers[broker].parts.flooding.floods
             )
             names = [*held, *(name for known, name in self._wishes if known == broker)]
             for name in sorted(set(names)):

@@ -26,7 +26,7 @@ from gridstat.net.command.tree_messages import (
     ReserveFlooding,
 )
 from tests.unit.broker.conversation import Conversation, pair, refusal
-from tests.unit.broker.operators.flooded_cloud import (
+from tests.unit.broker.floods.flooded_cloud import (
     Parent,
     charges,
     cloud_of,
@@ -39,7 +39,7 @@ from tests.unit.broker.segments.family import EXITS, family, quality
 from tests.unit.broker.stand_ins import CENTRE, CLOUD, EVERY_MODE, VOLTAGE
 
 if TYPE_CHECKING:
-    from gridstat.broker.operators.leaf_flooding import FloodingOrder
+    from gridstat.broker.floods.leaf_flooding import FloodingOrder
     from gridstat.net.command.endpoint_messages import Outcome, RefusedOutcome
 
 NONE: frozenset[int] = frozenset()
@@ -122,7 +122,7 @@ def test_an_operator_cannot_flood_in_an_undefined_mode() -> None:
     cloud = cloud_of(modes_defined=NONE)
     before = charges(cloud)
     check(no(flood(cloud, 3)))
-    assert cloud.broker.registry.floods == {}
+    assert cloud.broker.floods.variables == {}
     assert charges(cloud) == before
     assert flood(cloud).refused is None
 

@@ -53,7 +53,7 @@ def _check_borders(name: str, broker: QosBroker) -> None:
         for channel_id in {one for way in body.scope_paths for one in way.channel_ids}:
             some = taken.setdefault((channel_id, number, rate_of(body.variable)), set())
             some |= {(qos.every, 1 << mode) for mode, qos in body.granted.items()}
-    for variable, everys in broker.state.flooding.taken():
+    for variable, everys in broker.parts.flooding.reservations.taken():
         number = int(variable.variable_id)
         for channel_id in accounts if everys else ():
             some = taken.setdefault((channel_id, number, rate_of(variable)), set())
@@ -140,7 +140,7 @@ def _taken(grid: TreeGrid) -> Taken:
                 for channel_id in _in_scope(grid, name, flood.level):
                     _take(taken, (name, channel_id, number), (flood.every, flood.modes))
     for leaf in grid.leaves().values():
-        for found in leaf.registry.floods.values():
+        for found in leaf.floods.variables.values():
             for mode, term in found.own.items():
                 for number, channel in leaf.registry.channels.items():
                     key = channel.from_router, number, int(found.variable.variable_id)
@@ -151,7 +151,7 @@ def _taken(grid: TreeGrid) -> Taken:
 def _taken_of(broker: QosBroker, taken: Taken) -> Taken:
     """The same with the floods of a broker's own operators, on its own channels."""
     all_taken = {key: set(some) for key, some in taken.items()}
-    for found in broker.state.flooding.floods.values():
+    for found in broker.parts.flooding.floods.values():
         for mode, term in found.own.items():
             for number, account in broker.state.channels.accounts.items():
                 key = account.channel.from_router, number, int(found.variable.variable_id)

@@ -83,7 +83,7 @@ def check_all_is_empty(grid: TreeGrid) -> None:
             "answers": len(tree.begun),
             "segments": len(tree.segments),
             "variables of others": len(leaf.registry.foreign),
-            "floods": sum(not found.is_over for found in leaf.registry.floods.values()),
+            "floods": sum(not found.is_over for found in leaf.floods.variables.values()),
         }
         if any(left.values()):
             raise PropertyBroken("nothing is left behind", f"{cloud}: {left}")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
+    from gridstat.broker.floods.flooding_operations import FloodingHeld
+    from gridstat.broker.floods.leaf_flooding_operations import FloodingSet
     from gridstat.broker.leaf_broker import LeafBroker
-    from gridstat.broker.records.operations import FloodingSet
-    from gridstat.broker.tree.flooding_operations import FloodingHeld
     from lab.simulation.tree.grid import TreeGrid
 
 AGREE: Final = "all of a scope floods alike, or nobody"
@@ -26,11 +26,11 @@ Flood = tuple[int, int, int]
 def unrest_of_floods(grid: TreeGrid) -> str | None:
     """What may yet be committed or given back."""
     for name, broker in grid.qos_brokers().items():
-        for held in broker.state.flooding.floods.values():
+        for held in broker.parts.flooding.floods.values():
             if held.reserved_generation:
                 return f"{name}: room for {held.variable.name} to flood is reserved"
     for cloud, leaf in grid.leaves().items():
-        for found in leaf.registry.floods.values():
+        for found in leaf.floods.variables.values():
             if found.reserved_generation:
                 return f"{cloud}: room for {found.variable.name} to flood is reserved"
     return _unlike(grid)
@@ -47,9 +47,9 @@ def check_floods(grid: TreeGrid) -> None:
 def check_nothing_floods(grid: TreeGrid) -> None:
     """Neither brokers nor routers have anything of it left."""
     left = {
-        name: sorted(broker.state.flooding.floods) for name, broker in grid.qos_brokers().items()
+        name: sorted(broker.parts.flooding.floods) for name, broker in grid.qos_brokers().items()
     }
-    left |= {cloud: sorted(leaf.registry.floods) for cloud, leaf in grid.leaves().items()}
+    left |= {cloud: sorted(leaf.floods.variables) for cloud, leaf in grid.leaves().items()}
     left |= {
         name: sorted(str(one.variable_id) for one in node.table.variables.values() if one.floods)
         for name, node in grid.routers.items()
@@ -66,12 +66,12 @@ def _unlike(grid: TreeGrid) -> str | None:
         state = broker.state
         wanted = {
             (known, held.variable.variable_id): terms
-            for known, held in state.flooding.floods.items()
+            for known, held in broker.parts.flooding.floods.items()
             if (terms := _in_force(held, state.depth))
         }
         for child in state.families.children:
-            below = brokers[child].state.flooding.floods if child in brokers else {}
-            some = below or (leaves[child].registry.floods if child in leaves else {})
+            below = brokers[child].parts.flooding.floods if child in brokers else {}
+            some = below or (leaves[child].floods.variables if child in leaves else {})
             found = {
                 (known, one.variable.variable_id): terms
                 for known, one in some.items()
@@ -105,7 +105,7 @@ def flooded(leaf: LeafBroker, found: FloodingSet) -> list[Flood]:
 
 
 def _check_routers(grid: TreeGrid, leaf: LeafBroker) -> None:
-    floods = leaf.registry.floods.values()
+    floods = leaf.floods.variables.values()
     wanted = {int(found.variable.variable_id): flooded(leaf, found) for found in floods}
     for name in leaf.registry.routers:
         found = {

@@ -47,7 +47,7 @@ def check_rows(grid: TreeGrid) -> None:
             _check_in_step(name, node, wanted.digest)
             carried = {order.variable_id for order in node.table.paths.values()}
             published = _published_at(leaf, name)
-            flooded = {int(one.variable.variable_id) for one in leaf.registry.floods.values()}
+            flooded = {int(one.variable.variable_id) for one in leaf.floods.variables.values()}
             if node.table.variables.keys() != carried | published | flooded:
                 raise PropertyBroken(ROWS, f"{name} carries {sorted(node.table.variables)}")
 

@@ -9,7 +9,7 @@ from gridstat.model.errors import StillInUse
 from gridstat.model.flooding import FloodTerm
 from gridstat.net.command.operator_messages import AddRouter, RemoveChannel, RemoveRouter
 from gridstat.net.command.tree_messages import CloseBorder, CommitFlooding, FloodedVariable
-from tests.unit.broker.operators.flooded_cloud import charges, no, operate
+from tests.unit.broker.floods.flooded_cloud import charges, no, operate
 from tests.unit.broker.segments.family import FAR, IN, OUT, Family
 
 REMOVE = RemoveRouter(request_id=2, name="c1/i0")
@@ -72,7 +72,7 @@ def test_a_border_router_added_during_a_flood_is_charged_and_freed_with_it(
         cloud.join()
     assert "c1/i0" in charged_routers(cloud)
     flood(cloud, 2, {})
-    assert not cloud.broker.registry.floods
+    assert not cloud.broker.floods.variables
     assert not charged_routers(cloud)
 
 

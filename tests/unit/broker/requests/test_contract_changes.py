@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.records.operations import Unsubscribed, decode
+from gridstat.broker.records.operations import Unsubscribed
 from gridstat.broker.settings import BrokerSettings
 from gridstat.model.errors import (
     LatencyNotSatisfiable,
@@ -100,7 +100,7 @@ def test_what_is_named_often_in_one_request_ends_once(cloud: Conversation) -> No
         DoneOutcome,
         RefusedOutcome,
     ] * 100
-    ended = [decode(data) for data in cloud.journal[written:]]
+    ended = [cloud.broker.decode(data) for data in cloud.journal[written:]]
     assert [one.subscription_id for one in ended if isinstance(one, Unsubscribed)] == sorted(
         numbers
     )

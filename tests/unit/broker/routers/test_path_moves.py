@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gridstat.broker.effects.contract_effects import RETIRING_MAX
-from gridstat.broker.records.operations import Moved, Retired, decode, encode
+from gridstat.broker.records.operations import Moved, Retired, encode
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import ChangePublication, ChangeSubscription
@@ -106,7 +106,7 @@ def test_what_has_retired_stays_so_after_a_start(cloud: Conversation) -> None:
     cloud.connect(new)
     cloud.settle()
     cloud.advance(NS_PER_S)
-    written = [decode(each) for each in cloud.journal]
+    written = [cloud.broker.decode(each) for each in cloud.journal]
     assert Retired(subscription_id=number, generation=1) in written
 
     cloud.kill_broker()
@@ -182,9 +182,9 @@ def test_a_contract_that_moves_for_ever_has_bounded_generations_on_the_routers(
     assert cloud.differing() == []
 
 
-def without_retirements(journal: list[bytes]) -> Iterator[bytes]:
+def without_retirements(cloud: Conversation) -> Iterator[bytes]:
     """Yield the journal as an old release wrote it: without retirements and their marks."""
-    for operation in map(decode, journal):
+    for operation in map(cloud.broker.decode, cloud.journal):
         if isinstance(operation, Moved):
             yield encode(replace(operation, until_retired=False))
         elif not isinstance(operation, Retired):
@@ -196,7 +196,7 @@ def moved_of_old(cloud: Conversation) -> tuple[int, str, str]:
     cloud.connect(new)
     cloud.settle()
     cloud.advance(NS_PER_S)
-    assert any(isinstance(decode(each), Moved) for each in cloud.journal)
+    assert any(isinstance(cloud.broker.decode(each), Moved) for each in cloud.journal)
     return number, old, new
 
 
@@ -205,7 +205,7 @@ def test_a_journal_from_before_retirements_were_written_ends_in_the_same_paths(
 ) -> None:
     number, _, _ = moved_of_old(cloud)
     before = numbers(cloud.broker.reservations.resources)
-    cloud.journal[:] = without_retirements(cloud.journal)
+    cloud.journal[:] = without_retirements(cloud)
 
     cloud.kill_broker()
     assert numbers(cloud.broker.reservations.resources) == before
@@ -226,7 +226,7 @@ def test_a_journal_from_before_retirements_were_written_may_remove_what_a_move_h
         if old in (start, end):
             assert code(cloud, RemoveChannel(request_id=1, from_router=start, to_router=end)) == 0
     assert code(cloud, RemoveRouter(request_id=2, name=old)) == 0
-    cloud.journal[:] = without_retirements(cloud.journal)
+    cloud.journal[:] = without_retirements(cloud)
 
     cloud.kill_broker()
     cloud.start()

@@ -146,5 +146,5 @@ def test_a_segment_that_is_released_while_its_commit_is_written_is_not_committed
     world.cut.clear()
     world.rest()
     assert said(world, Commit) == []
-    assert not world.brokers["west"].machine._parts.commits.is_waiting(("c9#1", 0))
+    assert not world.brokers["west"].machine.parts.commits.is_waiting(("c9#1", 0))
     assert not len(world.brokers["west"].machine.state.holdings)

@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from gridstat.broker.records.operation import Applied
+from gridstat.broker.tree.tree_capability import FromChild
 from gridstat.broker.tree.tree_operations import ChildReported
+from gridstat.net.command.segment_messages import AskContract, Reserve
 from tests.unit.broker.tree.seat import ask, under_a_seat
 from tests.unit.broker.tree.tree_world import variable
 from tests.unit.broker.tree.worlds import VOLTAGE, inconsistencies, residue, row_of_clouds
 
 if TYPE_CHECKING:
+    from gridstat.net.command.tree_messages import TreeMessageBase
     from tests.unit.broker.tree.tree_world import TreeWorld
+
+
+ASKED: type[TreeMessageBase] = AskContract
+RESERVE: type[TreeMessageBase] = Reserve
 
 
 class OurFaultError(Exception):
@@ -40,7 +47,7 @@ def test_the_child_is_sent_away_and_the_others_are_served(monkeypatch: pytest.Mo
     world = failing()
     root = world.brokers["root"].machine
     with monkeypatch.context() as patched:
-        patched.setattr(root._parts.coordinator, "reserved", fail)
+        patched.setattr(root.parts.coordinator, "reserved", fail)
         failed = world.subscribe("c2/d", VOLTAGE)
         world.settle()
     assert "word_failed" in words(world)
@@ -71,7 +78,7 @@ def test_what_was_decided_in_that_turn_and_is_not_written_is_undone(
         fail()
 
     with monkeypatch.context() as patched:
-        patched.setattr(root._parts.contracts, "request", half)
+        patched.setitem(root.parts.capabilities.child_messages, ASKED, FromChild(half))
         world.subscribe("c2/d", VOLTAGE)
         world.settle()
     assert "word_failed" in words(world)
@@ -88,7 +95,8 @@ def test_what_cannot_be_written_is_not_kept_either(monkeypatch: pytest.MonkeyPat
         root._context.decide([heard], lambda: None, lambda _: None)
 
     with monkeypatch.context() as patched:
-        patched.setattr(root._parts.contracts, "request", unwritable)
+        messages = root.parts.capabilities.child_messages
+        patched.setitem(messages, ASKED, FromChild(unwritable))
         world.subscribe("c2/d", VOLTAGE)
         world.settle()
     assert "word_failed" in words(world)
@@ -123,7 +131,7 @@ def test_a_word_of_the_parent_ends_the_session_with_it(monkeypatch: pytest.Monke
     world.may_fail = True
     west = world.brokers["west"].machine
     with monkeypatch.context() as patched:
-        patched.setattr(west._parts.segments, "reserve", fail)
+        patched.setitem(west.parts.capabilities.parent_messages, RESERVE, fail)
         ask(world, "c9#1")
         world.settle()
     assert "word_failed" in words(world, "west")

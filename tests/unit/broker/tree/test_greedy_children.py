@@ -146,7 +146,7 @@ def test_a_child_that_tells_of_what_it_holds_without_an_end_is_sent_away() -> No
     for first in (0, 2, 4, 6):
         world.post("c1", "root", held(first, 2))
     world.settle()
-    parts = world.brokers["root"].machine._parts
+    parts = world.brokers["root"].machine.parts
     assert [peer for peer, _ in world.closed] == ["broker/c1"]
     assert parts.reconciliation._reported == {}
     assert len(parts.releases) == FEW.unknown_child_max
@@ -169,7 +169,7 @@ def test_borders_that_nobody_wants_are_not_kept() -> None:
         told = BorderReported(term=1, router=f"c1/x{number}", is_up=True, host="h", data_port=1)
         world.post("c1", "west", told)
     world.settle()
-    kept = world.brokers["west"].machine._parts.borders._reported
+    kept = world.brokers["west"].machine.parts.borders._reported
     assert set(kept) == {"c1/w0", "c1/w1", "c1/r1", "c2/w0", "c2/w1", "c2/r0"}
 
 
@@ -185,7 +185,7 @@ def test_endings_that_cannot_be_kept_are_said_again_when_the_parent_is_back() ->
     for contract in contracts:
         world.end(contract)
         world.settle()
-    parts = world.brokers["west"].machine._parts
+    parts = world.brokers["west"].machine.parts
     assert len(parts.contracts.endings_above) == FEW.transactions_max
     world.cut.discard("west")
     world.settle()

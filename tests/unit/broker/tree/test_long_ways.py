@@ -234,7 +234,7 @@ def test_a_record_that_its_own_schema_does_not_read_is_found_when_it_is_to_be_wr
     holding = holding_with(("c#1", 1), ("c",), body)
     taken = encode(HoldingTaken(holding=holding, stage=Stage.COMMITTED))
     with pytest.raises(PropertyBroken, match="can be read"):
-        check_readable("root", None, [taken])
+        check_readable("root", row_of_clouds(2).brokers["root"].machine, [taken])
 
 
 def test_an_explanation_of_many_long_contracts_fits_into_a_frame_and_says_what_it_leaves_out() -> (

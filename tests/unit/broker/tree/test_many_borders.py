@@ -42,7 +42,7 @@ def test_channels_and_ways_that_fill_several_words_come_whole_at_every_level() -
     world = wide_tree()
     assert len(world.clouds["c3"].open_channels) == SIDE**2
     assert len(world.clouds["c1"].open_channels) == SIDE**2
-    root = world.brokers["root"].machine._parts
+    root = world.brokers["root"].machine.parts
     assert len(root.graph.abstract_links("west")) == SIDE * (SIDE - 1)
     words = [word for _, _, word in world.sent]
     assert max(len(word.channels) for word in words if isinstance(word, OpenBorder)) == MANY_MAX

@@ -142,6 +142,6 @@ def test_how_something_else_was_led_by_the_same_name_is_no_answer(world: TreeWor
     world.post("c2", "root", structs.replace(told, contract=contract))
     world.settle()
     assert contract not in world.clouds["c3"].granted
-    transaction = world.brokers["root"].machine._parts.coordinator.find((contract, 0))
+    transaction = world.brokers["root"].machine.parts.coordinator.find((contract, 0))
     assert transaction is not None
     assert transaction.waiting == {"c2"}

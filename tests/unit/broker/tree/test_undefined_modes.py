@@ -11,10 +11,10 @@ from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.errors import ModeNotDefined
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.net.command.operator_messages import ListFlooding
+from tests.unit.broker.floods.test_tree_flooding import PARENTS, flood, floods, publish, stop, ways
 from tests.unit.broker.stand_ins import EVERY_MODE
 from tests.unit.broker.tree import worlds
 from tests.unit.broker.tree.family import Family
-from tests.unit.broker.tree.test_tree_flooding import PARENTS, flood, floods, publish, stop, ways
 
 NONE: frozenset[int] = frozenset()
 IN_THREE = ModalQos({0: QosRequest(), 3: QosRequest(every=2)})
@@ -53,7 +53,7 @@ def test_a_broker_above_clouds_refuses_to_flood_in_an_undefined_mode(broker: str
     assert (answer.refused.code, answer.refused.reason) == (ModeNotDefined.code, REASON)
     assert answer.refused.hint == "defined: none yet besides the baseline; leave `modes` out"
     assert floods(family) == {}
-    assert not family.brokers[broker].broker.state.flooding.floods
+    assert not family.brokers[broker].broker.parts.flooding.floods
     assert flood(family, broker).refused is None
 
 

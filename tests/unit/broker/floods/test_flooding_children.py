@@ -25,7 +25,7 @@ from gridstat.net.command.tree_messages import (
     FloodingEnded,
     FloodingRefused,
 )
-from tests.unit.broker.tree.test_flooding_faults import (
+from tests.unit.broker.floods.test_flooding_faults import (
     BOTH,
     FLOOD,
     VOLTAGE,
@@ -33,7 +33,7 @@ from tests.unit.broker.tree.test_flooding_faults import (
     middle,
     two_clouds,
 )
-from tests.unit.broker.tree.test_tree_flooding import floods
+from tests.unit.broker.floods.test_tree_flooding import floods
 
 if TYPE_CHECKING:
     from gridstat.net.command.messages import Message
@@ -61,7 +61,7 @@ def refusing(family: Family) -> dict[str, str]:
 
 def refusal(family: Family, name: str = VOLTAGE, *, of: int | None = None) -> FloodingRefused:
     """Cloud b has no room for it."""
-    number = family.brokers["root"].broker.state.flooding.floods[VOLTAGE].number
+    number = family.brokers["root"].broker.parts.flooding.floods[VOLTAGE].number
     term = family.leaves["b"].broker.registry.term
     generation = number if of is None else of
     return FloodingRefused(term=term, name=name, generation=generation, refused=FULL)
@@ -151,7 +151,7 @@ def test_a_refusal_goes_with_the_child(pair: Family) -> None:
 
 def test_a_refusal_goes_with_the_flood(pair: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the child never says that it has done what it was told since."""
-    parent = pair.leaves["b"].broker.flooding.parent
+    parent = pair.leaves["b"].broker._tree.session
     send = parent.send
 
     def send_some(message: Message) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gridstat.broker.records.operations import FloodingSet, decode, encode
+from gridstat.broker.floods.leaf_flooding_operations import FloodingSet
+from gridstat.broker.records.operations import encode
 from gridstat.model.errors import ChannelFull
 from gridstat.model.flooding import FloodTerm
 from gridstat.model.identifiers import VariableId
@@ -26,7 +27,7 @@ from gridstat.net.command.tree_messages import (
     ReleaseFlooding,
     ReserveFlooding,
 )
-from tests.unit.broker.operators.flooded_cloud import (
+from tests.unit.broker.floods.flooded_cloud import (
     Parent,
     charges,
     cloud_of,
@@ -107,7 +108,7 @@ def test_a_parents_reservation_is_charged_and_released_without_a_trace(
     parent.says(ReleaseFlooding(term=1, name=VOLTAGE, generation=7))
     parent.says(ReleaseFlooding(term=1, name=VOLTAGE, generation=7))
     assert charges(child) == before
-    assert child.broker.registry.floods == {}
+    assert child.broker.floods.variables == {}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_what_routers_can_flood_is_read_from_parents_and_from_journals(
     decoder = msgspec.msgpack.Decoder(Message)
     assert decoder.decode(msgspec.msgpack.encode(word)) == word
     row = FloodingSet(variable=wanted.variable, above=wanted.terms, generation=1)
-    assert decode(encode(row)) == row
+    assert child.broker.decode(encode(row)) == row
 
 
 def test_a_parent_is_refused_with_the_bottleneck() -> None:
@@ -154,7 +155,7 @@ def test_a_parent_is_refused_with_the_bottleneck() -> None:
     (word,) = parent.told()
     assert isinstance(word, FloodingRefused)
     assert (word.refused.code, word.refused.shortfall) == (ChannelFull.code, "120 bytes/s")
-    assert cloud.broker.registry.floods == {}
+    assert cloud.broker.floods.variables == {}
 
 
 def test_after_joining_nothing_counts_but_what_the_parent_names(child: Conversation) -> None:
@@ -166,8 +167,8 @@ def test_after_joining_nothing_counts_but_what_the_parent_names(child: Conversat
     kept = parent.wants(2, {0: FloodTerm(0)})
     parent.says(CommitFlooding(term=1, flooded=(kept,), is_whole=True))
     parent.says(CommitFlooding(term=1, flooded=(kept,), is_whole=True))
-    assert child.broker.registry.floods[VOLTAGE].above == {0: FloodTerm(0)}
-    assert child.broker.registry.floods[VOLTAGE].reserved == {}
+    assert child.broker.floods.variables[VOLTAGE].above == {0: FloodTerm(0)}
+    assert child.broker.floods.variables[VOLTAGE].reserved == {}
 
 
 def test_a_parent_hears_that_a_flooded_variable_is_gone(child: Conversation) -> None:
@@ -212,17 +213,17 @@ def test_what_was_published_anew_elsewhere_is_reserved_beside_the_old_and_then_t
     was = FloodedVariable(variable=old, generation=1, terms={0: FloodTerm(0)})
     wanted = FloodedVariable(variable=new, generation=2, terms={0: FloodTerm(0)})
     parent.says(CommitFlooding(term=1, flooded=(was,)))
-    counting = dict(child.broker.registry.floods)
+    counting = dict(child.broker.floods.variables)
     parent.told()
     parent.says(ReserveFlooding(term=1, flooded=wanted))
     assert parent.told() == [FloodingReserved(term=1, name=new.name, generation=2)]
     parent.says(ReleaseFlooding(term=1, name=new.name, generation=2))
-    assert child.broker.registry.floods == counting
+    assert child.broker.floods.variables == counting
     parent.says(CommitFlooding(term=1, flooded=(wanted,)))
-    assert child.broker.registry.floods[new.name].variable == new
+    assert child.broker.floods.variables[new.name].variable == new
     ended = FloodedVariable(variable=old, generation=3)
     parent.says(CommitFlooding(term=1, flooded=(ended,)))
-    assert child.broker.registry.floods[new.name].variable == new
+    assert child.broker.floods.variables[new.name].variable == new
     for router in child.routers.values():
         assert router.table.variables[new.variable_id].floods
         assert old.variable_id not in router.table.variables
@@ -244,7 +245,7 @@ def test_a_cloud_that_starts_without_a_parent_floods_only_what_is_its_own(
     assert floods_at(child) == everywhere(child, FloodOrder(level=1, modes=0b10_0000))
     assert charges(child) == alone
     child.kill_broker()
-    found = child.broker.registry.floods[VOLTAGE]
+    found = child.broker.floods.variables[VOLTAGE]
     assert (found.above, found.reserved) == ({}, {})
 
 
@@ -252,7 +253,7 @@ def test_a_snapshot_keeps_what_floods(child: Conversation) -> None:
     parent = Parent(child)
     parent.says(CommitFlooding(term=1, flooded=(parent.wants(3, {0: FloodTerm(0, 2)}),)))
     flood(child, 4)
-    before = child.broker.registry.floods
+    before = child.broker.floods.variables
     child.journal = child.broker.snapshot()
     child.kill_broker()
-    assert child.broker.registry.floods == before
+    assert child.broker.floods.variables == before

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from gridstat.broker.tree.tree_operations import TreeOperation
 from gridstat.model.flooding import NO_GENERATION, FloodTerm, in_force
 from gridstat.model.status import StatusVariable
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class FloodingHeld(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+class FloodingHeld(TreeOperation, frozen=True):
     """Flooding of one variable in this scope; without any terms the variable does not flood.
 
     `own` are the terms of this broker's operators, `above` those that the parent has committed,

@@ -9,7 +9,7 @@ from gridstat.model.flooding import FloodTerm
 from gridstat.net.command.machine import Disconnected
 from gridstat.net.command.router_messages import FloodOrder
 from gridstat.net.command.tree_messages import CommitFlooding, FloodedVariable
-from tests.unit.broker.operators.flooded_cloud import Parent, cloud_of, everywhere, floods_at, join
+from tests.unit.broker.floods.flooded_cloud import Parent, cloud_of, everywhere, floods_at, join
 
 TERMS = {0: FloodTerm(0)}
 

@@ -25,14 +25,14 @@ the parent repeats its messages after the next join, as it does after a restart 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import structs
 
 from gridstat.broker.capacity.admission import back_pressure, obstacles
-from gridstat.broker.capacity.flooding_admission import slow_refusal
-from gridstat.broker.flooding_pages import page_of
-from gridstat.broker.records.operations import FloodingSet
+from gridstat.broker.floods.flooding_admission import slow_refusal
+from gridstat.broker.floods.flooding_pages import page_of
+from gridstat.broker.floods.leaf_flooding_operations import FloodingSet
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.requests.request_checks import check_identifier
 from gridstat.broker.unit_of_work import no_op
@@ -41,6 +41,7 @@ from gridstat.model.errors import (
     NoSuchVariable,
     QuotaReached,
     Refused,
+    StillInUse,
     StorageFailed,
 )
 from gridstat.model.flooding import (
@@ -55,12 +56,7 @@ from gridstat.model.flooding import (
     without,
 )
 from gridstat.model.qos import check_modes_defined, undefined_modes
-from gridstat.net.command.operator_messages import (
-    ListFlooding,
-    OperatorAnswer,
-    RemoveFlooding,
-    SetFlooding,
-)
+from gridstat.net.command.operator_messages import OperatorAnswer
 from gridstat.net.command.session_messages import MANY_MAX
 from gridstat.net.command.tree_messages import (
     CommitFlooding,
@@ -78,13 +74,20 @@ if TYPE_CHECKING:
 
     from gridstat.broker.capacity.allocation import Refusal
     from gridstat.broker.context import BrokerContext
+    from gridstat.broker.floods.flooding_effects import FloodingEffects
+    from gridstat.broker.floods.leaf_flooding_operations import FloodRecords
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.segments.parent_session import ParentSession
     from gridstat.broker.tables.confirmation import Confirmation
-    from gridstat.model.cloud import EventChannel
     from gridstat.model.status import StatusVariable
-    from gridstat.net.command.endpoint_messages import RefusedOutcome
-    from gridstat.net.command.tree_messages import TreeMessageBase
+    from gridstat.net.command.endpoint_messages import ChangePublication, RefusedOutcome
+    from gridstat.net.command.operator_messages import (
+        AddChannel,
+        ListFlooding,
+        RemoveChannel,
+        RemoveFlooding,
+        SetFlooding,
+    )
 
 Facts = dict[str, Any]
 FloodingOrder: TypeAlias = ReserveFlooding | CommitFlooding | ReleaseFlooding
@@ -96,29 +99,24 @@ FloodingMessage: TypeAlias = FloodingReserved | FloodingRefused | FloodingCommit
 class LeafFlooding:
     """Admits, writes and orders flooding; a repeated command gets the same answer."""
 
-    def __init__(self, context: BrokerContext, parent: ParentSession) -> None:
+    def __init__(
+        self,
+        context: BrokerContext,
+        records: FloodRecords,
+        effects: FloodingEffects,
+        parent: ParentSession,
+    ) -> None:
         self._context = context
+        self._floods = records.variables
+        self._effects = effects
         self.parent = parent
-
-    def parent_handlers(self) -> dict[type[TreeMessageBase], Callable[[Any], None]]:
-        """Return the handlers of the parent's flooding messages, by message type."""
-        return dict.fromkeys(get_args(FloodingOrder), self.handle_order)
 
     # Operators.
 
-    def take(self, peer: str, command: SetFlooding | RemoveFlooding | ListFlooding) -> None:
-        match command:
-            case SetFlooding():
-                self._set(peer, command)
-            case RemoveFlooding():
-                self._remove(peer, command)
-            case ListFlooding():
-                self._answer(peer, command.request_id, self._listed(command.after))
-
-    def _listed(self, after: str) -> Facts:
-        """Return a page of the variables that flood this cloud, with their requesters."""
-        floods = self._context.registry.floods
-        return page_of(floods, after, self._facts_of)
+    def list_floods(self, peer: str, command: ListFlooding) -> None:
+        """Answer with a page of the variables that flood this cloud, with their requesters."""
+        page = page_of(self._floods, command.after, self._facts_of)
+        self._answer(peer, command.request_id, page)
 
     def orphaned(self) -> list[FloodingSet]:
         """Return the ends of floods of a parent that the cloud, at a start, no longer has."""
@@ -126,27 +124,11 @@ class LeafFlooding:
             return []
         return [
             FloodingSet(variable=found.variable, own=found.own)
-            for found in self._context.registry.floods.values()
+            for found in self._floods.values()
             if found.above or found.reserved
         ]
 
-    def refusal_of(self, channel: EventChannel) -> Refusal | None:
-        """Return why a new channel cannot be added, if so; changes nothing.
-
-        The channel would carry all flooded variables from its first moment, and load its routers.
-        """
-        slow = slow_refusal((channel,))
-        if slow is not None and self._context.registry.floods:
-            return slow
-        reservations = self._context.reservations
-        reservations.add_channel(channel)
-        claims = self._context.effects.flooding.claims_on(channel.channel_id)
-        found = obstacles(reservations.resources, reservations.take(claims))
-        reservations.give_back(claims)
-        reservations.remove_channel(channel.channel_id)
-        return found[0].refusal() if found else None
-
-    def _set(self, peer: str, command: SetFlooding) -> None:
+    def set_flooding(self, peer: str, command: SetFlooding) -> None:
         modes, every = checked_modes(command.modes), checked_every(command.every)
         check_modes_defined(modes, self._context.settings.modes_defined)
         before = self._known(command.name)
@@ -158,7 +140,7 @@ class LeafFlooding:
             return
         self._commit(peer, command.request_id, after)
 
-    def _remove(self, peer: str, command: RemoveFlooding) -> None:
+    def remove_flooding(self, peer: str, command: RemoveFlooding) -> None:
         modes = checked_modes(command.modes) if command.modes else ()
         before = self._known(command.name)
         after = structs.replace(before, own=without(before.own, modes))
@@ -177,7 +159,7 @@ class LeafFlooding:
             raise Refused(
                 f"the period of {name} is being changed", hint="ask again in a few seconds"
             )
-        return registry.floods.get(name) or FloodingSet(variable=publication.variable)
+        return self._floods.get(name) or FloodingSet(variable=publication.variable)
 
     def _commit(self, peer: str, request_id: int, after: FloodingSet) -> None:
         self._context.commit(
@@ -202,11 +184,44 @@ class LeafFlooding:
         self._answer(peer, request_id, facts)
 
     def _facts_of(self, name: str) -> Facts:
-        return self._facts(self._context.registry.floods[name])
+        return self._facts(self._floods[name])
 
     def _facts(self, found: FloodingSet) -> Facts:
         depth = self._context.registry.tree.depth or 0
         return flooding_facts(found, depth, self._context.settings.modes_defined)
+
+    # Checks of other capabilities' commands.
+
+    def check_new_channel(self, command: AddChannel) -> Refusal | None:
+        """Return why a new channel cannot be added, if so; changes nothing.
+
+        The channel would carry all flooded variables from its first moment, and load its routers.
+        """
+        channel = command.channel
+        slow = slow_refusal((channel,))
+        if slow is not None and self._floods:
+            return slow
+        reservations = self._context.reservations
+        reservations.add_channel(channel)
+        claims = self._effects.claims_on(channel.channel_id)
+        found = obstacles(reservations.resources, reservations.take(claims))
+        reservations.give_back(claims)
+        reservations.remove_channel(channel.channel_id)
+        return found[0].refusal() if found else None
+
+    def check_channel_end(self, _: RemoveChannel) -> None:
+        if self._floods:
+            raise StillInUse(
+                f"{len(self._floods)} variables flood every channel of this cloud",
+                hint="stop the flooding first: `gridstat flood --list`",
+            )
+
+    def check_period(self, command: ChangePublication) -> None:
+        if command.name in self._floods:
+            raise StillInUse(
+                f"{command.name} floods the cloud, and its routers know it by its period",
+                hint="let an operator stop the flooding first: `gridstat flood --stop`",
+            )
 
     # The parent.
 
@@ -282,7 +297,7 @@ class LeafFlooding:
             self._write(structs.replace(before, above=common), no_op)
 
     def _release(self, name: str, generation: int) -> None:
-        found = self._context.registry.floods.get(name)
+        found = self._floods.get(name)
         if found is not None and found.reserved_generation == generation:
             self._write(found.released(), no_op)
 
@@ -291,7 +306,7 @@ class LeafFlooding:
 
         A reservation stays only if the parent has committed its generation, or may still do so.
         """
-        for name, found in sorted(self._context.registry.floods.items()):
+        for name, found in sorted(self._floods.items()):
             after = found
             if found.variable not in named:
                 after = structs.replace(after, above={}, generation=NO_GENERATION)
@@ -302,7 +317,7 @@ class LeafFlooding:
 
     def _current(self, flooded: FloodedVariable) -> FloodingSet:
         """Return the flooding of a variable; a variable that was published anew has none."""
-        found = self._context.registry.floods.get(flooded.variable.name)
+        found = self._floods.get(flooded.variable.name)
         if found is None or self._is_other_publication(flooded):
             return FloodingSet(variable=flooded.variable)
         return found
@@ -313,11 +328,11 @@ class LeafFlooding:
         The parent's message may concern a publication that has ended. Such a message ends and
         replaces nothing, unless it commits terms for its own publication.
         """
-        found = self._context.registry.floods.get(flooded.variable.name)
+        found = self._floods.get(flooded.variable.name)
         return found is not None and found.variable != flooded.variable
 
     def _floods_other_publication(self, flooded: FloodedVariable) -> bool:
-        found = self._context.registry.floods.get(flooded.variable.name)
+        found = self._floods.get(flooded.variable.name)
         return (
             self._is_other_publication(flooded)
             and found is not None
@@ -332,13 +347,8 @@ class LeafFlooding:
         publication = registry.publications.get(variable.name)
         if publication is not None and publication.variable == variable:
             return False
-        self.ended(variable)
+        send_ended(self.parent, variable)
         return True
-
-    def ended(self, variable: StatusVariable) -> None:
-        """Tell the parent that a variable of this cloud is no longer published."""
-        message = FloodingEnded(term=0, name=variable.name, variable_id=variable.variable_id)
-        self._send_parent(message)
 
     def _send_parent(self, message: FloodingMessage) -> None:
         self.parent.send(structs.replace(message, term=self._context.registry.term))
@@ -372,11 +382,11 @@ class LeafFlooding:
         registry, reservations = self._context.registry, self._context.reservations
         variable = after.variable
         self._check(after)
-        before = registry.floods.get(variable.name) or FloodingSet(variable=variable)
+        before = self._floods.get(variable.name) or FloodingSet(variable=variable)
         slow = slow_refusal(registry.channels.values())
         if slow is not None and not after.is_within(before):
             return slow
-        claims = self._context.effects.flooding.claims
+        claims = self._effects.claims
         new, old = claims(after), claims(before)
         touched = reservations.take(new)
         reservations.give_back(old)
@@ -394,7 +404,7 @@ class LeafFlooding:
 
     def _check(self, after: FloodingSet) -> None:
         registry, variable = self._context.registry, after.variable
-        if variable.name not in registry.floods and len(registry.floods) >= MANY_MAX:
+        if variable.name not in self._floods and len(self._floods) >= MANY_MAX:
             raise QuotaReached(
                 f"{MANY_MAX} variables flood cloud {registry.cloud}",
                 hint="stop flooding some of them: `gridstat flood --list`",
@@ -415,7 +425,7 @@ class LeafFlooding:
 
     def _check_modes(self, after: FloodingSet) -> None:
         """Refuse undefined modes that are new; modes from an older release's journal may stay."""
-        before = self._context.registry.floods.get(after.variable.name)
+        before = self._floods.get(after.variable.name)
         known = set() if before is None else before.modes
         check_modes_defined(after.modes - known, self._context.settings.modes_defined)
 
@@ -429,6 +439,13 @@ class LeafFlooding:
 
     def _refuse(self, peer: str, request_id: int, refusal: RefusedOutcome) -> None:
         self._context.send(peer, OperatorAnswer(request_id=request_id, refused=refusal))
+
+
+def send_ended(parent: ParentSession, variable: StatusVariable) -> None:
+    """Tell the parent that a variable of this cloud is no longer published."""
+    parent.send(
+        FloodingEnded(term=parent.term, name=variable.name, variable_id=variable.variable_id)
+    )
 
 
 def flooding_facts(found: FloodingSet, depth: int, defined: Collection[int]) -> Facts:

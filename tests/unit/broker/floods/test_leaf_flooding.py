@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.operators import leaf_flooding
+from gridstat.broker.floods import leaf_flooding
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import (
     ChannelFull,
@@ -37,7 +37,7 @@ from gridstat.net.command.operator_messages import (
     SetFlooding,
 )
 from gridstat.net.command.router_messages import FloodOrder
-from tests.unit.broker.operators.flooded_cloud import (
+from tests.unit.broker.floods.flooded_cloud import (
     ENOUGH,
     charges,
     cloud_of,
@@ -79,7 +79,7 @@ def test_every_router_of_the_cloud_floods_in_the_given_modes_and_only_then(
     assert floods_at(cloud) == {
         name: () if name in {"c1/e0", "c1/e1"} else None for name in cloud.routers
     }
-    assert cloud.broker.registry.floods == {}
+    assert cloud.broker.floods.variables == {}
 
 
 def test_a_divisor_is_ordered_and_charged_as_one(cloud: Conversation) -> None:
@@ -273,7 +273,7 @@ def test_a_broker_killed_after_any_write_ends_where_it_would_have(keeps_routers:
 
 
 def flood_states(cloud: Conversation) -> tuple[object, ...]:
-    return cloud.broker.registry.floods, floods_at(cloud), charges(cloud)
+    return cloud.broker.floods.variables, floods_at(cloud), charges(cloud)
 
 
 def test_a_full_disk_changes_nothing_and_says_so(cloud: Conversation) -> None:

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import structs
 
-from gridstat.broker.flooding_pages import page_of, refusing_facts
-from gridstat.broker.requests.outcomes import refused
-from gridstat.broker.tree.flooding_changes import (
+from gridstat.broker.floods.flooding_admission import flooding_refusal
+from gridstat.broker.floods.flooding_changes import (
+    FLOOD_TIMER,
     CommitStep,
     EndStep,
     FloodingChange,
@@ -36,14 +36,18 @@ from gridstat.broker.tree.flooding_changes import (
     ReserveStep,
     VariableEnded,
 )
-from gridstat.broker.tree.flooding_operations import FloodingHeld
-from gridstat.broker.tree.flooding_reservations import flooded_variable
+from gridstat.broker.floods.flooding_operations import FloodingHeld
+from gridstat.broker.floods.flooding_pages import page_of, refusing_facts
+from gridstat.broker.floods.flooding_reservations import FloodingReservations, flooded_variable
+from gridstat.broker.requests.outcomes import refused
+from gridstat.broker.tree.tree_capability import FromChild, TreeCapability
 from gridstat.model.errors import (
     DeadlinePassed,
     GridStatError,
     LinkDown,
     ModeNotDefined,
     Refused,
+    StillInUse,
     StorageFailed,
 )
 from gridstat.model.flooding import (
@@ -57,8 +61,11 @@ from gridstat.model.flooding import (
 )
 from gridstat.model.qos import check_modes_defined, undefined_modes
 from gridstat.net.command.operator_messages import (
+    AddChannel,
     ListFlooding,
     OperatorAnswer,
+    RemoveChannel,
+    RemoveChild,
     RemoveFlooding,
     SetFlooding,
 )
@@ -76,8 +83,7 @@ from gridstat.net.command.tree_messages import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from gridstat.broker.tree.flooding_changes import FloodingMessage, FloodingOrder, Step
-    from gridstat.broker.tree.flooding_reservations import FloodingReservations
+    from gridstat.broker.floods.flooding_changes import FloodingMessage, FloodingOrder, Step
     from gridstat.broker.tree.publication_lookups import PublicationLookups
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.model.status import StatusVariable
@@ -93,22 +99,66 @@ SILENCES: Final = frozenset({LinkDown.code, DeadlinePassed.code})
 class TreeFlooding:
     """Flooding of this broker's scope, as its operators and its parent request it."""
 
-    def __init__(
-        self, context: TreeContext, reservations: FloodingReservations, lookups: PublicationLookups
-    ) -> None:
+    def __init__(self, context: TreeContext, lookups: PublicationLookups) -> None:
         self._context = context
-        self._reservations = reservations
         self._lookups = lookups
-        self._changes = FloodingChanges(context, reservations, self)
-        self._unconfirmed = UnconfirmedChildren(reservations)
+        self.reservations = FloodingReservations(context.state.channels)
+        self._changes = FloodingChanges(context, self.reservations, self)
+        self._unconfirmed = UnconfirmedChildren(self.reservations)
+
+    @property
+    def floods(self) -> dict[str, FloodingHeld]:
+        """Everything that floods the scope, by variable."""
+        return self.reservations.floods
+
+    def capability(self) -> TreeCapability:
+        """Return the registration of flooding."""
+        receive = FromChild(self.receive)
+        return TreeCapability(
+            child_messages={
+                FloodingReserved: receive,
+                FloodingRefused: receive,
+                FloodingCommitted: receive,
+                FloodingEnded: FromChild(self.receive, self._is_published_below),
+            },
+            parent_messages={
+                ReserveFlooding: self.obey,
+                CommitFlooding: self.obey,
+                ReleaseFlooding: self.obey,
+            },
+            commands={
+                SetFlooding: self.take,
+                RemoveFlooding: self.take,
+                ListFlooding: self.take,
+            },
+            objections={
+                AddChannel: self._object_to_channel,
+                RemoveChannel: self._object_to_channel_removal,
+                RemoveChild: self._object_to_child_removal,
+            },
+            operations={FloodingHeld: self.reservations.apply},
+            snapshot=self.reservations.operations,
+            orphaned=self._orphaned,
+            is_holding=self._is_flooding,
+            channel_added=self.reservations.channel_added,
+            channel_removed=self.reservations.channel_removed,
+            named_timers={FLOOD_TIMER: self._changes.expire},
+            resume=self._warn_of_undefined_modes,
+            child_joined=self.child_joined,
+            child_left=self._changes.child_left,
+            place_changed=self.place_changed,
+        )
+
+    def _is_published_below(self, child: str, message: FloodingEnded) -> bool:
+        return self._context.state.families.child_at(message.name) == child
+
+    def _is_flooding(self) -> bool:
+        return bool(self.floods)
 
     def child_joined(self, child: str) -> None:
         """Send a child that has joined every flood that counts."""
         self._unconfirmed.child_joined(child)
         self._changes.child_joined(child)
-
-    def child_left(self, child: str) -> None:
-        self._changes.child_left(child)
 
     def place_changed(self) -> None:
         """Send every flood again, because the scope level of own floods is the new depth."""
@@ -117,23 +167,29 @@ class TreeFlooding:
 
     def names(self) -> set[str]:
         """Return the variables that flood, or whose flooding is being changed."""
-        return {*self._reservations.floods, *self._changes}
+        return {*self.floods, *self._changes}
 
-    def orphaned(self, term: int) -> list[FloodingHeld]:
+    def _orphaned(self, term: int) -> list[FloodingHeld]:
         """Return operations that end floods of a former parent, at a start without a parent."""
-        if self._context.has_parent:
-            return []
         return [
             FloodingHeld(
-                variable=held.variable, number=self._reservations.next_number(term), own=held.own
+                variable=held.variable, number=self.reservations.next_number(term), own=held.own
             )
-            for held in self._reservations.floods.values()
+            for held in self.floods.values()
             if held.above or held.reserved
         ]
 
-    def expire(self, name: str) -> None:
-        """Handle the timer of a change."""
-        self._changes.expire(name)
+    def _warn_of_undefined_modes(self) -> None:
+        """Warn of floods in undefined modes, which a journal of an older release may contain."""
+        defined = self._context.settings.modes_defined
+        unknown = {
+            name: found
+            for name, held in self.floods.items()
+            if (found := undefined_modes(held.modes, defined))
+        }
+        if unknown:
+            modes = ",".join(map(str, sorted(set().union(*unknown.values()))))
+            self._context.warn("modes_not_defined", modes=modes, floods=len(unknown))
 
     # Operators.
 
@@ -142,7 +198,7 @@ class TreeFlooding:
         try:
             match command:
                 case ListFlooding():
-                    floods = self._reservations.floods
+                    floods = self.floods
                     self._answer(request, page_of(floods, command.after, self._facts))
                 case RemoveFlooding():
                     self._remove(command, request)
@@ -181,7 +237,7 @@ class TreeFlooding:
         """Remove modes at once: less needs no capacity, whatever the parent has reserved."""
         self._check_unchanging(command.name)
         modes = checked_modes(command.modes) if command.modes else ()
-        before = self._reservations.floods.get(command.name)
+        before = self.floods.get(command.name)
         if before is None:
             self._answer(request, self._facts(command.name))
             return
@@ -207,7 +263,7 @@ class TreeFlooding:
             )
 
     def _check_free(self, name: str) -> None:
-        held = self._reservations.floods.get(name)
+        held = self.floods.get(name)
         self._check_unchanging(name)
         if held is not None and held.reserved_generation and self._context.is_parent_joined:
             parent = self._context.settings.parent
@@ -218,9 +274,38 @@ class TreeFlooding:
 
     def _release_absent(self, name: str) -> None:
         """Release a reservation of an absent parent, which reserves again once it is back."""
-        held = self._reservations.floods.get(name)
+        held = self.floods.get(name)
         if held is not None and held.reserved_generation:
             self._release(name, held.reserved_generation)
+
+    # Objections to other commands of operators.
+
+    def _object_to_channel(self, command: AddChannel) -> RefusedOutcome | None:
+        """Refuse a channel that cannot carry all floods from its start."""
+        refusal = flooding_refusal(command.channel, self.reservations.taken())
+        return None if refusal is None else refused(refusal)
+
+    def _object_to_channel_removal(self, command: RemoveChannel) -> RefusedOutcome | None:
+        del command
+        flooded = self.floods
+        if not flooded:
+            return None
+        in_use = StillInUse(
+            f"{len(flooded)} variables flood every channel of this broker",
+            hint="stop the flooding first: `gridstat flood --list`",
+        )
+        return refused(in_use)
+
+    def _object_to_child_removal(self, command: RemoveChild) -> RefusedOutcome | None:
+        flooding = self.names()
+        if not flooding:
+            return None
+        in_use = StillInUse(
+            f"{len(flooding)} variables flood the scope of this broker, and {command.name} would "
+            "not be notified when they end",
+            hint="stop the flooding first: `gridstat flood --list`",
+        )
+        return refused(in_use)
 
     # The parent.
 
@@ -312,7 +397,7 @@ class TreeFlooding:
         name, generation = flooded.variable.name, flooded.generation
         before = self._held(flooded.variable)
         reply = FloodingCommitted(term=0, name=name, generation=generation)
-        if not flooded.terms and self._reservations.is_of_another(flooded.variable):
+        if not flooded.terms and self.reservations.is_of_another(flooded.variable):
             # The parent ends a flood that has ended here; another variable has its name.
             self._send_parent(reply)
             return
@@ -338,7 +423,7 @@ class TreeFlooding:
 
     def _check_modes(self, flooded: FloodedVariable) -> None:
         """Refuse new modes that are not defined; modes in an older release's journal may stay."""
-        held = self._reservations.floods.get(flooded.variable.name)
+        held = self.floods.get(flooded.variable.name)
         known = set() if held is None else held.modes
         check_modes_defined(flooded.terms.keys() - known, self._context.settings.modes_defined)
 
@@ -367,7 +452,7 @@ class TreeFlooding:
         before, reply = commit.before, commit.reply
         own = beside(after.own, before.above)
         again = structs.replace(after, number=self._next_number())
-        counts_for_another = self._reservations.counts_for_another(after.variable)
+        counts_for_another = self.reservations.counts_for_another(after.variable)
         if refusal.code in SILENCES and not counts_for_another:
             # The parent has decided. An absent child gets the commit when it joins, and refuses
             # it then if it has no capacity.
@@ -391,7 +476,7 @@ class TreeFlooding:
         self._changes.begin(FloodingChange(reduced, purpose), is_reserved=True)
 
     def _release(self, name: str, generation: int) -> None:
-        held = self._reservations.floods.get(name)
+        held = self.floods.get(name)
         if held is None or held.reserved_generation != generation:
             return
         after = held.released()
@@ -408,14 +493,14 @@ class TreeFlooding:
         for name in sorted(self.names()):
             if name not in in_doubt:
                 self._changes.run_when_free(name, ReleaseUnnamedStep(name, committed))
-            held = self._reservations.floods.get(name)
+            held = self.floods.get(name)
             if held is not None and held.above and held.variable not in committed:
                 ended = FloodedVariable(variable=held.variable, generation=NO_GENERATION)
                 self._changes.run_when_free(name, CommitStep(ended))
 
     def _release_if_unnamed(self, name: str, committed: Mapping[StatusVariable, int]) -> None:
         """Release a reservation unless it is the generation that the parent has committed."""
-        held = self._reservations.floods.get(name)
+        held = self.floods.get(name)
         if held is not None and held.reserved_generation not in {0, committed.get(held.variable)}:
             self._release(name, held.reserved_generation)
 
@@ -431,7 +516,7 @@ class TreeFlooding:
 
     def _end(self, message: FloodingEnded) -> None:
         """End the own flood of a variable that nobody publishes, and notify the parent."""
-        held = self._reservations.floods.get(message.name)
+        held = self.floods.get(message.name)
         self._send_parent(message)
         if held is None or message.variable_id not in {0, held.variable.variable_id}:
             return  # Another variable has the name by now.
@@ -441,10 +526,10 @@ class TreeFlooding:
     # Messages to the parent, and helpers.
 
     def _next_number(self) -> int:
-        return self._reservations.next_number(self._context.term)
+        return self.reservations.next_number(self._context.term)
 
     def _held(self, variable: StatusVariable) -> FloodingHeld:
-        found = self._reservations.floods.get(variable.name)
+        found = self.floods.get(variable.name)
         if found is None or found.variable != variable:
             return FloodingHeld(variable=variable, number=0)
         return found
@@ -465,9 +550,7 @@ class TreeFlooding:
 
     def _facts(self, name: str) -> Facts:
         defined = self._context.settings.modes_defined
-        facts = facts_of(
-            name, self._reservations.floods.get(name), self._context.state.depth, defined
-        )
+        facts = facts_of(name, self.floods.get(name), self._context.state.depth, defined)
         if facts["modes"]:
             facts["refusing"] = refusing_facts(self._changes.refusing(name))
             facts["unconfirmed"] = self._unconfirmed.of(name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridstat.broker.flooding_pages import REFUSING_MAX, page_of, refusing_facts
-from gridstat.broker.tree.flooding_changes import REASON_MAX
+from gridstat.broker.floods.flooding_changes import REASON_MAX
+from gridstat.broker.floods.flooding_pages import REFUSING_MAX, page_of, refusing_facts
 from gridstat.model.qos import MODES_MAX
 from gridstat.net.command.frames import frame
 from gridstat.net.command.operator_messages import OperatorAnswer

@@ -5,15 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.records.operations import FloodListenerSet
+from gridstat.broker.floods.leaf_flooding_operations import FloodListenerSet
 from gridstat.broker.routers.receiver_addresses import check_ports
 from gridstat.model.errors import LayoutError, QuotaReached
 from gridstat.net.command.endpoint_messages import FoundOutcome
 
 if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
+    from gridstat.broker.floods.leaf_flooding_operations import FloodRecords
     from gridstat.broker.records.operation import Applied
-    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.requests.request import Request
+    from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.net.command.endpoint_messages import ListenToFloods
 
 LISTENERS_MAX: Final = 64
@@ -25,14 +27,18 @@ EDGE_LISTENERS_MAX: Final = 4
 class FloodListeners:
     """A repeated request changes nothing, and is answered with the variables that flood by then."""
 
-    def __init__(self, context: BrokerContext, requests: RequestIntake) -> None:
+    def __init__(
+        self, context: BrokerContext, records: FloodRecords, requests: RequestIntake
+    ) -> None:
         self._context = context
+        self._records = records
         self._requests = requests
 
     def listen(self, request: Request, command: ListenToFloods) -> None:
         registry = self._context.registry
         endpoint = registry.endpoints[request.endpoint]
-        before = registry.flood_listeners.get(endpoint.name)
+        listeners = self._records.listeners
+        before = listeners.get(endpoint.name)
         ports = command.data_port, command.urgent_port
         check_ports(ports, of=endpoint.name)
         edges = [edge for edge, found in endpoint.attachments.items() if found.host]
@@ -41,7 +47,7 @@ class FloodListeners:
                 f"{endpoint.name} has no address at which it could receive flooded variables",
                 hint="attach with a host, and name both ports of a receiver",
             )
-        if any(ports) and before is None and len(registry.flood_listeners) >= LISTENERS_MAX:
+        if any(ports) and before is None and len(listeners) >= LISTENERS_MAX:
             raise QuotaReached(f"{LISTENERS_MAX} end-points listen to all floods already")
         known = {} if before is None else before.channels
         wanted = sorted(edges) if all(ports) else []
@@ -64,8 +70,8 @@ class FloodListeners:
         self._answer(request)
 
     def _check_edge(self, edge: str) -> None:
-        hearing = self._context.registry.flood_listeners
-        names = sorted(name for name, found in hearing.items() if edge in found.channels)
+        listeners = self._records.listeners
+        names = sorted(name for name, found in listeners.items() if edge in found.channels)
         if len(names) >= EDGE_LISTENERS_MAX:
             raise QuotaReached(
                 f"{len(names)} end-points listen to all floods at {edge} already, which is the "
@@ -74,7 +80,7 @@ class FloodListeners:
             )
 
     def _answer(self, request: Request) -> None:
-        floods = self._context.registry.floods
+        floods = self._records.variables
         found = [floods[name] for name in sorted(floods)]
         variables = tuple(each.variable for each in found if each.own or each.above)
         self._requests.answer(request, (FoundOutcome(variables=variables),))

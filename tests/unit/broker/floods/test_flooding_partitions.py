@@ -11,7 +11,7 @@ from gridstat.model.errors import Refused
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
 from gridstat.net.command.router_messages import FloodOrder
-from tests.unit.broker.tree.test_flooding_faults import (
+from tests.unit.broker.floods.test_flooding_faults import (
     BOTH,
     FLOOD,
     flooding_clouds,
@@ -19,7 +19,7 @@ from tests.unit.broker.tree.test_flooding_faults import (
     two_clouds,
     until_reserved,
 )
-from tests.unit.broker.tree.test_tree_flooding import (
+from tests.unit.broker.floods.test_tree_flooding import (
     EVERYWHERE,
     VOLTAGE,
     charges,
@@ -38,7 +38,7 @@ def cut_off_while_reserving(family: Family) -> None:
     """p floods, holds what the root wants reserved, and never hears what becomes of that."""
     assert flood(family, "p", every=2).refused is None
     family.ask("root", SetFlooding(request_id=1, name=VOLTAGE))
-    held = family.brokers["p"].broker.state.flooding.floods
+    held = family.brokers["p"].broker.parts.flooding.floods
     while not held[VOLTAGE].reserved_generation:
         assert family.step()
     family.disconnect("p")
@@ -58,7 +58,7 @@ def test_a_broker_that_is_cut_off_while_its_parent_reserves_can_stop_its_own_flo
     assert stop(family, "p").refused is None
     assert floods(family) == {}
     for cloud in "abc":
-        assert family.leaves[cloud].broker.registry.floods[VOLTAGE].reserved
+        assert family.leaves[cloud].broker.floods.variables[VOLTAGE].reserved
     family.connect("p")
     family.settle()
     if is_given_up:
@@ -86,7 +86,7 @@ def test_what_a_parent_has_reserved_blocks_no_operator_once_that_parent_is_gone(
         family.settle()
     assert flood(family, "p", every=3).refused is None
     for cloud in "abc":
-        found = family.leaves[cloud].broker.registry.floods[VOLTAGE]
+        found = family.leaves[cloud].broker.floods.variables[VOLTAGE]
         assert (found.above[0].every, found.reserved) == (3, {})
     family.connect("p")
     family.settle()
@@ -120,7 +120,7 @@ def behind_the_root(family: Family) -> None:
 
 
 def everys(family: Family) -> dict[str, int]:
-    found = {cloud: leaf.broker.registry.floods for cloud, leaf in family.leaves.items()}
+    found = {cloud: leaf.broker.floods.variables for cloud, leaf in family.leaves.items()}
     return {cloud: held[VOLTAGE].above[0].every for cloud, held in found.items() if held}
 
 
@@ -176,7 +176,7 @@ def test_a_child_without_room_for_what_holds_again_ends_what_its_parent_wants_no
     narrow(family)
     family.connect("b")
     family.settle()
-    assert family.leaves["b"].broker.registry.floods == {}
+    assert family.leaves["b"].broker.floods.variables == {}
     assert everys(family) == {"a": 2}
     (listed,) = family.operate("p", ListFlooding(request_id=3)).facts["floods"]
     assert "is full" in listed["refusing"]["b"]
@@ -194,6 +194,6 @@ def test_a_broker_without_room_for_what_holds_again_ends_what_its_parent_wants_n
     family.connect("q")
     family.settle()
     assert everys(family) == {}
-    assert family.brokers["q"].broker.state.flooding.floods == {}
+    assert family.brokers["q"].broker.parts.flooding.floods == {}
     (listed,) = family.operate("p", ListFlooding(request_id=3)).facts["floods"]
     assert "is full" in listed["refusing"]["q"]

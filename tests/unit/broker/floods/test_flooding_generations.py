@@ -10,8 +10,8 @@ from gridstat.net.command.machine import Received
 from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
 from gridstat.net.command.router_messages import FloodOrder
 from gridstat.net.command.tree_messages import CommitFlooding, FloodedVariable, ReserveFlooding
-from tests.unit.broker.tree.test_flooding_faults import FLOOD, middle
-from tests.unit.broker.tree.test_tree_flooding import (
+from tests.unit.broker.floods.test_flooding_faults import FLOOD, middle
+from tests.unit.broker.floods.test_tree_flooding import (
     VOLTAGE,
     flood,
     floods,
@@ -57,7 +57,7 @@ def test_generations_grow_over_compacted_restarts() -> None:
     seen = [0]
     for _ in range(3):
         assert family.operate("root", FLOOD).refused is None
-        seen.append(family.brokers["p"].broker.state.flooding.floods[VOLTAGE].generation)
+        seen.append(family.brokers["p"].broker.parts.flooding.floods[VOLTAGE].generation)
         family.operate("root", RemoveFlooding(request_id=2, name=VOLTAGE))
         restart_compacted(family, "root")
     assert seen == sorted(set(seen))
@@ -75,7 +75,7 @@ def variable_of(family: Family) -> StatusVariable:
 
 def test_the_same_generation_with_other_terms_is_reserved_anew() -> None:
     family = middle()
-    held = family.brokers["p"].broker.state.flooding.floods
+    held = family.brokers["p"].broker.parts.flooding.floods
     term = family.brokers["root"].broker.state.term
     for every in (10, 1):
         terms = {0: FloodTerm(0, every)}
@@ -83,7 +83,7 @@ def test_the_same_generation_with_other_terms_is_reserved_anew() -> None:
         say(family, ReserveFlooding(term=term, flooded=wanted))
         assert held[VOLTAGE].reserved == terms
         for leaf in family.leaves.values():
-            assert leaf.broker.registry.floods[VOLTAGE].reserved == terms
+            assert leaf.broker.floods.variables[VOLTAGE].reserved == terms
 
 
 def test_what_a_parent_no_longer_names_has_no_generation_left() -> None:
@@ -93,7 +93,7 @@ def test_what_a_parent_no_longer_names_has_no_generation_left() -> None:
     assert family.operate("root", FLOOD).refused is None
     term = family.brokers["root"].broker.state.term
     say(family, CommitFlooding(term=term, flooded=(), is_whole=True))
-    held = family.brokers["p"].broker.state.flooding.floods[VOLTAGE]
+    held = family.brokers["p"].broker.parts.flooding.floods[VOLTAGE]
     assert (held.above, held.generation) == ({}, 0)
     assert held.number
     assert floods(family) == dict.fromkeys("ab", (FloodOrder(level=1, every=10),))

@@ -8,38 +8,57 @@ still has its capacity.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import structs
 
 from gridstat.broker.capacity.resources import UNCHARGED_END, Claim
-from gridstat.broker.records.operations import FloodingSet
-from gridstat.broker.tables.router_orders import flood_orders, listener_order
+from gridstat.broker.floods.leaf_flooding_operations import FloodingSet
+from gridstat.broker.tables.router_orders import flood_orders
 from gridstat.model.flooding import FloodTerm, everys_of, in_force, in_scope
+from gridstat.net.command.router_messages import ChannelOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.floods.leaf_flooding_operations import FloodListenerSet, FloodRecords
     from gridstat.broker.records.operation import Applied
-    from gridstat.broker.records.operations import Attached, FloodListenerSet
+    from gridstat.broker.records.operations import (
+        Attached,
+        AttachmentEnded,
+        ChannelAdded,
+        ChannelRemoved,
+        EndPointEnded,
+        RouterAdded,
+        RouterRemoved,
+        Withdrawn,
+    )
+    from gridstat.broker.records.parent_operations import BorderClosed, BorderOpened, ParentJoined
     from gridstat.broker.records.registry import Registry
     from gridstat.broker.tables.router_tables import RouterTables
     from gridstat.model.cloud import EventChannel
     from gridstat.model.status import StatusVariable
 
+    Change: TypeAlias = Callable[[], None]
+
+DEEPEST_LEVEL: Final = 255
+"""Level of a channel that lies in the scope of every broker."""
+
 
 class FloodingEffects:
-    """Applies flooding; `registry.floods` lists what is charged, and ordered once durable."""
+    """Applies flooding; `records.variables` are charged, and ordered once durable."""
 
     def __init__(
         self,
+        records: FloodRecords,
         registry: Registry,
         reservations: Reservations,
         tables: RouterTables,
         ended: Callable[[StatusVariable], None],
     ) -> None:
         """`ended` is called once it is durable that a flooded variable is no longer published."""
+        self._floods = records.variables
         self._registry = registry
         self._reservations = reservations
         self._tables = tables
@@ -47,45 +66,67 @@ class FloodingEffects:
 
     def apply(self, operation: FloodingSet, done: Applied) -> None:
         name = operation.variable.name
-        before = self._registry.floods.get(name)
+        before = self._floods.get(name)
         self._replace(name, before, operation)
         done.undo.append(partial(self._replace, name, operation, before))
         if before is not None and before.variable != operation.variable:
             done.tables.append(partial(self._order, FloodingSet(variable=before.variable)))
         done.tables.append(partial(self._order, operation))
 
-    def withdraw(self, name: str, done: Applied) -> None:
+    # Operations of other capabilities.
+
+    def around_withdrawn(self, operation: Withdrawn, done: Applied, change: Change) -> None:
         """End the flooding of a variable that is no longer published."""
-        found = self._registry.floods.get(name)
+        change()
+        found = self._floods.get(operation.name)
         if found is not None:
             self.apply(FloodingSet(variable=found.variable), done)
             done.tables.append(partial(self._ended, found.variable))
 
-    def channel_added(self, channel_id: int, done: Applied) -> None:
+    def around_channel_added(self, operation: ChannelAdded, done: Applied, change: Change) -> None:
         """Charge a new channel for all flooded variables."""
-        claims = self.claims_on(channel_id)
-        if claims:
+        number, known = operation.channel.channel_id, self._registry.channels
+        was_known = number in known
+        change()
+        claims = self.claims_on(number)
+        if claims and number in known and not was_known:
             self._reservations.take(claims)
             done.undo.append(partial(self._reservations.give_back, claims))
 
-    def channel_removed(self, channel_id: int, done: Applied) -> None:
+    def around_channel_removed(
+        self, operation: ChannelRemoved, done: Applied, change: Change
+    ) -> None:
         """Release the flooding claims on a channel that is about to be removed."""
-        claims = self.claims_on(channel_id)
-        if claims:
+        claims = self.claims_on(operation.channel_id)
+        if claims and operation.channel_id in self._registry.channels:
             self._reservations.give_back(claims)
             done.undo.append(partial(self._reservations.take, claims))
+        change()
 
-    def claims_on(self, channel_id: int) -> list[Claim]:
-        """Return the claims of all flooded variables on one channel."""
-        return [
-            claim
-            for found in self._registry.floods.values()
-            for claim in flooding_claims(found, (channel_id,))
-        ]
+    def around_router_added(self, operation: RouterAdded, done: Applied, change: Change) -> None:
+        """Order all flooded variables at a new router."""
+        name = operation.router.name
+        was_known = name in self._registry.routers
+        self._around_router(name, done, change)
+        if not was_known:
+            done.tables += [partial(self._order, found, (name,)) for found in self._floods.values()]
 
-    def change_borders(self, change: Callable[[], None], done: Applied) -> None:
+    def around_router_removed(
+        self, operation: RouterRemoved, done: Applied, change: Change
+    ) -> None:
+        self._around_router(operation.name, done, change)
+
+    def around_border(self, _: BorderOpened | BorderClosed, done: Applied, change: Change) -> None:
+        self._around_borders(done, change)
+
+    def around_parent_joined(self, _: ParentJoined, done: Applied, change: Change) -> None:
+        """Order all floods anew: the cloud's depth, and so its own level, may have changed."""
+        change()
+        done.tables.append(self._order_all)
+
+    def _around_borders(self, done: Applied, change: Change) -> None:
         """Run a change of channels between clouds, and charge the routers at them anew."""
-        floods = self._registry.floods.values()
+        floods = self._floods.values()
         before = [claim for found in floods for claim in self._border_claims(found)]
         self._reservations.give_back(before)
         done.undo.append(partial(self._reservations.take, before))
@@ -94,12 +135,22 @@ class FloodingEffects:
         self._reservations.take(after)
         done.undo.append(partial(self._reservations.give_back, after))
 
-    def change_router(self, name: str, change: Callable[[], None], done: Applied) -> None:
+    def _around_router(self, name: str, done: Applied, change: Change) -> None:
         """Run the addition or removal of a router; a border router is charged while it exists."""
         if self._registry.tree.borders_at(name):
-            self.change_borders(change, done)
+            self._around_borders(done, change)
         else:
             change()
+
+    # Claims and orders.
+
+    def claims_on(self, channel_id: int) -> list[Claim]:
+        """Return the claims of all flooded variables on one channel."""
+        return [
+            claim
+            for found in self._floods.values()
+            for claim in flooding_claims(found, (channel_id,))
+        ]
 
     def claims(self, found: FloodingSet) -> list[Claim]:
         """Return all claims of a flooded variable in this cloud."""
@@ -122,15 +173,8 @@ class FloodingEffects:
             if claim.routers[0] in routers
         ]
 
-    def router_added(self, name: str, done: Applied) -> None:
-        """Order all flooded variables at a new router."""
-        done.tables += [
-            partial(self._order, found, (name,)) for found in self._registry.floods.values()
-        ]
-
-    def order_all(self) -> None:
-        """Order all floods anew, because the cloud's depth, and so its own level, has changed."""
-        for found in self._registry.floods.values():
+    def _order_all(self) -> None:
+        for found in self._floods.values():
             self._order(found)
 
     def _replace(self, name: str, before: FloodingSet | None, after: FloodingSet | None) -> None:
@@ -139,9 +183,9 @@ class FloodingEffects:
         if before is not None:
             self._reservations.give_back(self.claims(before))
         if after is None or after.is_over:
-            self._registry.floods.pop(name, None)
+            self._floods.pop(name, None)
         else:
-            self._registry.floods[name] = after
+            self._floods[name] = after
 
     def _order(self, found: FloodingSet, routers: Iterable[str] = ()) -> None:
         level = self._registry.tree.depth or 0
@@ -171,23 +215,24 @@ def _claims_at(
     )
 
 
-# Who hears all that floods: a channel from each of its edges on which every flooded event goes.
+# Flood listeners: a channel from each of their edges carries every flooded event.
 
 
 class FloodListenerEffects:
     """Effects of flood listeners: end-points that receive every flooded event.
 
-    A listener has a channel from each of its edges. `registry.flood_listeners` lists the
-    channels that are ordered, or will be once the operation is durable.
+    A listener has a channel from each of its edges. `records.listeners` lists the channels that
+    are ordered, or will be once the operation is durable.
     """
 
-    def __init__(self, registry: Registry, tables: RouterTables) -> None:
+    def __init__(self, records: FloodRecords, registry: Registry, tables: RouterTables) -> None:
+        self._listeners = records.listeners
         self._registry = registry
         self._tables = tables
 
     def apply(self, operation: FloodListenerSet, done: Applied) -> None:
-        hearing, name = self._registry.flood_listeners, operation.endpoint
-        before = hearing.get(name)
+        name = operation.endpoint
+        before = self._listeners.get(name)
         numbers = operation.channels.values()
         self._registry.channel_id_last = max(self._registry.channel_id_last, 0, *numbers)
         self._set(name, operation if operation.channels else None)
@@ -197,31 +242,40 @@ class FloodListenerEffects:
                 done.tables.append(partial(self._tables.remove_channel, edge, number))
         done.tables.append(partial(self._order, operation))
 
-    def attached(self, operation: Attached, done: Applied) -> None:
+    # Operations of other capabilities.
+
+    def around_attached(self, operation: Attached, done: Applied, change: Change) -> None:
         """Remove the channels of an earlier process; order them again for the same process."""
-        found = self._registry.flood_listeners.get(operation.endpoint)
+        change()
+        found = self._listeners.get(operation.endpoint)
         if found is not None and found.incarnation != operation.incarnation:
             self.apply(structs.replace(found, channels={}), done)
         elif found is not None:
             done.tables.append(partial(self._order, found))
 
-    def attachment_ended(self, endpoint: str, edge: str, done: Applied) -> None:
+    def around_attachment_ended(
+        self, operation: AttachmentEnded, done: Applied, change: Change
+    ) -> None:
         """Remove the channel from an edge to which the end-point is no longer attached."""
-        found = self._registry.flood_listeners.get(endpoint)
-        if found is not None and edge in found.channels:
-            left = {name: each for name, each in found.channels.items() if name != edge}
+        change()
+        found = self._listeners.get(operation.endpoint)
+        if found is not None and operation.edge in found.channels:
+            left = {edge: each for edge, each in found.channels.items() if edge != operation.edge}
             self.apply(structs.replace(found, channels=left), done)
 
-    def endpoint_ended(self, endpoint: str, done: Applied) -> None:
-        found = self._registry.flood_listeners.get(endpoint)
+    def around_endpoint_ended(
+        self, operation: EndPointEnded, done: Applied, change: Change
+    ) -> None:
+        change()
+        found = self._listeners.get(operation.endpoint)
         if found is not None:
             self.apply(structs.replace(found, channels={}), done)
 
     def _set(self, endpoint: str, found: FloodListenerSet | None) -> None:
         if found is None:
-            self._registry.flood_listeners.pop(endpoint, None)
+            self._listeners.pop(endpoint, None)
         else:
-            self._registry.flood_listeners[endpoint] = found
+            self._listeners[endpoint] = found
 
     def _order(self, found: FloodListenerSet) -> None:
         endpoint = self._registry.endpoints.get(found.endpoint)
@@ -229,3 +283,16 @@ class FloodListenerEffects:
             attachment = None if endpoint is None else endpoint.attachments.get(edge)
             if attachment is not None:
                 self._tables.put_channel(edge, listener_order(found, number, attachment.host))
+
+
+def listener_order(found: FloodListenerSet, channel_id: int, host: str) -> ChannelOrder:
+    """Return the order of the channel from an edge to an end-point that receives all floods."""
+    return ChannelOrder(
+        channel_id=channel_id,
+        to=found.endpoint,
+        host=host,
+        data_port=found.data_port,
+        urgent_port=found.urgent_port,
+        level=DEEPEST_LEVEL,
+        floods=True,
+    )

@@ -11,7 +11,7 @@ from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import Unpublish
 from gridstat.net.command.machine import Received
 from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
-from tests.unit.broker.tree.test_flooding_faults import (
+from tests.unit.broker.floods.test_flooding_faults import (
     BOTH,
     FLOOD,
     VOLTAGE,
@@ -52,8 +52,8 @@ def test_a_cloud_that_comes_back_floods_what_was_published_anew_while_its_parent
     assert leaf.operator_answers[-1].refused is None
     family.connect("a")
     family.settle()
-    assert family.brokers["root"].broker.state.flooding.floods == {}
-    found = leaf.broker.registry.floods[VOLTAGE]
+    assert family.brokers["root"].broker.parts.flooding.floods == {}
+    found = leaf.broker.floods.variables[VOLTAGE]
     assert (found.variable.variable_id, bool(found.own)) == (number, True)
     assert flooding_clouds(family) == {"a"}
 
@@ -72,7 +72,7 @@ def test_all_clouds_flood_what_their_broker_lists_after_the_root_spoke_of_an_old
     (listed,) = family.operate("p", ListFlooding(request_id=8)).facts["floods"]
     assert listed["variable_id"] == number
     assert flooding_clouds(family) == BOTH
-    assert family.brokers["root"].broker.state.flooding.floods == {}
+    assert family.brokers["root"].broker.parts.flooding.floods == {}
     assert family.operate("p", RemoveFlooding(request_id=9, name=VOLTAGE)).refused is None
     assert flooding_clouds(family) == set()
 
@@ -95,11 +95,11 @@ def test_a_broker_between_two_others_keeps_what_counts_while_an_old_publication_
     family.connect("p")
     family.settle()
     for broker in "pq":
-        held = family.brokers[broker].broker.state.flooding.floods[VOLTAGE]
+        held = family.brokers[broker].broker.parts.flooding.floods[VOLTAGE]
         assert held.variable.variable_id == number
         assert not held.reserved_generation
     assert flooding_clouds(family) == BOTH
-    assert family.brokers["root"].broker.state.flooding.floods == {}
+    assert family.brokers["root"].broker.parts.flooding.floods == {}
 
 
 def test_the_end_of_a_publication_that_could_not_be_written_is_written_later(
@@ -112,10 +112,10 @@ def test_the_end_of_a_publication_that_could_not_be_written_is_written_later(
         disk = SlowDisk(root, patch)
         publish_anew(family)
         disk.fail()
-        assert VOLTAGE in root.broker.state.flooding.floods
+        assert VOLTAGE in root.broker.parts.flooding.floods
     family.pass_time(60 * NS_PER_S)
     family.settle()
-    assert root.broker.state.flooding.floods == {}
-    assert family.leaves["b"].broker.registry.floods == {}
+    assert root.broker.parts.flooding.floods == {}
+    assert family.leaves["b"].broker.floods.variables == {}
     assert family.operate("root", FLOOD).refused is None
     assert flooding_clouds(family) == BOTH

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.capacity.flooding_admission import slow_refusal
+from gridstat.broker.floods.flooding_admission import slow_refusal
 from gridstat.broker.tree.tree_operations import ScopePath
 from gridstat.model.flooding import everys_of
 from gridstat.model.qos import LATENCY_US_MAX
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from gridstat.broker.capacity.admission import Obstacle
     from gridstat.broker.capacity.allocation import Refusal
+    from gridstat.broker.floods.flooding_operations import FloodingHeld
     from gridstat.broker.records.operation import Applied
-    from gridstat.broker.tree.flooding_operations import FloodingHeld
     from gridstat.broker.tree.owned_channels import OwnedChannels
     from gridstat.model.flooding import FloodTerm
     from gridstat.model.status import StatusVariable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.model.errors import RouterFull
+from tests.unit.broker.floods.test_tree_flooding import flood, publish, stop
 from tests.unit.broker.tree.family import Family
-from tests.unit.broker.tree.test_tree_flooding import flood, publish, stop
 
 if TYPE_CHECKING:
     from gridstat.broker.capacity.accounts import RouterAccount

@@ -75,7 +75,7 @@ def test_a_parents_flood_beyond_the_limit_is_refused_and_children_still_join() -
         no = flood(world, broker, MANY_MAX)
         assert no is not None
         assert no.code == QuotaReached.code
-    assert len(world.brokers["west"].machine.state.flooding.floods) == MANY_MAX
+    assert len(world.brokers["west"].machine.parts.flooding.floods) == MANY_MAX
     world.kill("c2")
     world.settle()
     assert world.clouds["c2"].is_joined
@@ -117,4 +117,4 @@ def test_however_often_a_child_says_that_a_flood_is_over_the_parent_hears_it_onc
     world.rest()
     told = [word for _, to, word in world.sent if to == "root" and isinstance(word, FloodingEnded)]
     assert len(told) == 1
-    assert name_of(0) not in world.brokers["west"].machine.state.flooding.floods
+    assert name_of(0) not in world.brokers["west"].machine.parts.flooding.floods

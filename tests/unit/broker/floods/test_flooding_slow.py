@@ -14,7 +14,8 @@ from gridstat.model.identifiers import ChannelId
 from gridstat.net.command.messages import AddChannel
 from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
 from gridstat.net.command.tree_messages import CommitFlooding, FloodingRefused, ReserveFlooding
-from tests.unit.broker.operators.flooded_cloud import (
+from tests.unit.broker.floods import test_flooding_faults as faults
+from tests.unit.broker.floods.flooded_cloud import (
     Parent,
     charges,
     cloud_of,
@@ -24,7 +25,6 @@ from tests.unit.broker.operators.flooded_cloud import (
     stop,
 )
 from tests.unit.broker.stand_ins import VOLTAGE
-from tests.unit.broker.tree import test_flooding_faults as faults
 
 if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import RefusedOutcome
@@ -54,7 +54,7 @@ def test_a_cloud_with_a_slow_channel_is_not_flooded_and_the_channel_is_named() -
     before = charges(cloud)
     assert_names(no(flood(cloud)), "c1/e0→c1/e3")
     assert charges(cloud) == before
-    assert cloud.broker.registry.floods == {}
+    assert cloud.broker.floods.variables == {}
 
 
 def test_a_slow_channel_is_not_added_while_something_floods() -> None:
@@ -81,13 +81,13 @@ def test_what_floods_over_a_slow_channel_since_an_older_release_can_be_ended() -
     parent = Parent(cloud)
     parent.says(CommitFlooding(term=1, flooded=(parent.wants(1, {0: FloodTerm(0)}),)))
     assert flood(cloud, 2).refused is None
-    registry = cloud.broker.registry
+    registry, floods = cloud.broker.registry, cloud.broker.floods
     number = min(registry.channels)
     registry.channels[number] = replace(registry.channels[number], latency_us=SLOW)
     parent.says(CommitFlooding(term=1, flooded=(parent.wants(2, {}),)))
-    assert registry.floods[VOLTAGE].above == {}
+    assert floods.variables[VOLTAGE].above == {}
     assert stop(cloud).refused is None
-    assert registry.floods == {}
+    assert floods.variables == {}
 
 
 def test_a_broker_above_clouds_judges_the_channels_that_it_owns() -> None:

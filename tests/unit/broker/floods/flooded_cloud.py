@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gridstat.broker.operators.leaf_flooding import FloodingMessage
+from gridstat.broker.floods.leaf_flooding import FloodingMessage
 from gridstat.broker.settings import BrokerSettings
 from gridstat.net.command.machine import Connected, Received
 from gridstat.net.command.messages import Hello, OperatorCommand

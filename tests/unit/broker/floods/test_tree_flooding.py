@@ -325,7 +325,7 @@ def test_channels_between_clouds_come_with_room_for_what_floods_and_go_without_f
 
 def test_a_second_change_of_the_same_variable_is_asked_to_wait(family: Family) -> None:
     family.ask("root", SetFlooding(request_id=1, name=VOLTAGE))
-    while VOLTAGE not in family.brokers["root"].broker.state.flooding.floods and family.step():
+    while VOLTAGE not in family.brokers["root"].broker.parts.flooding.floods and family.step():
         family.ask("root", SetFlooding(request_id=7, name=VOLTAGE, every=2))
     family.settle()
     codes = {
@@ -345,9 +345,9 @@ def test_a_variable_that_is_no_longer_published_floods_nowhere(family: Family) -
     family.settle()
     for leaf in family.leaves.values():
         assert all(number not in router.table.variables for router in leaf.routers.values())
-        assert leaf.broker.registry.floods == {}
+        assert leaf.broker.floods.variables == {}
     for node in family.brokers.values():
-        assert node.broker.state.flooding.floods == {}
+        assert node.broker.parts.flooding.floods == {}
     publish(family)
     assert charges(family) == before
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.requests import flood_listeners
+from gridstat.broker.floods import flood_listeners
 from gridstat.model.errors import LayoutError, QuotaReached
 from gridstat.net.command.endpoint_messages import (
     Detach,
@@ -69,7 +69,7 @@ def test_every_edge_of_the_end_point_floods_to_it_while_it_is_registered(
     assert cloud.differing() == []
     hear(cloud, ListenToFloods())
     assert hearing_channels(cloud) == {}
-    assert cloud.broker.registry.flood_listeners == {}
+    assert cloud.broker.floods.listeners == {}
 
 
 def test_only_what_floods_now_is_told(cloud: Conversation) -> None:
@@ -111,7 +111,7 @@ def test_it_ends_with_the_end_point_or_with_another_process_of_it(cloud: Convers
     hear(cloud)
     cloud.ask(CENTRE, "c1/e2", Detach())
     assert hearing_channels(cloud) == {}
-    assert cloud.broker.registry.flood_listeners == {}
+    assert cloud.broker.floods.listeners == {}
 
 
 def test_without_a_place_to_hear_it_is_refused(cloud: Conversation) -> None:

@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.broker.context import Outside
+from gridstat.broker.floods.flooding_operations import FloodingHeld
 from gridstat.broker.records.operation import Applied
-from gridstat.broker.tree.flooding_operations import FloodingHeld
-from gridstat.broker.tree.owned_channels import OwnedChannels
+from gridstat.broker.tree.qos_broker import QosBroker
 from gridstat.broker.tree.tree_operations import ChannelAdded, ChannelRemoved
-from gridstat.broker.tree.tree_state import TreeState
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.cloud import EventChannel
 from gridstat.model.flooding import FloodTerm
 from gridstat.model.identifiers import ChannelId, VariableId
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, StatusVariable
+from tests.unit.broker.stand_ins import PlainVerifier
 
 if TYPE_CHECKING:
     from gridstat.broker.tree.tree_operations import TreeOperation
+    from gridstat.broker.tree.tree_state import TreeState
 
 VOLTAGE = StatusVariable(VariableId(1), "a/pmu/voltage", BuiltinType.FLOAT64, Period(1, 30))
 FLOOD = FloodingHeld(variable=VOLTAGE, number=1, own={0: FloodTerm(level=0)})
@@ -30,19 +33,14 @@ def channel(number: int, start: str, end: str) -> EventChannel:
     return EventChannel(ChannelId(number), start, end, bandwidth_bytes_per_s=10_000)
 
 
-class NoPlans:
-    """Listener of a broker that plans nothing."""
-
-    def channels_renumbered(self) -> None: ...
-
-
-def broker(*operations: TreeOperation) -> TreeState:
+def broker(*operations: TreeOperation) -> QosBroker:
     """With two channels between its clouds, and these operations behind it."""
-    channels = OwnedChannels([channel(0, "a/0", "b/0"), channel(0, "b/0", "a/0")])
-    state = TreeState(["a", "b"], channels, NoPlans())
+    channels = [channel(0, "a/0", "b/0"), channel(0, "b/0", "a/0")]
+    outside = Outside(PlainVerifier(), lambda: 0)
+    found = QosBroker(TreeSettings("root"), outside, ["a", "b"], channels)
     for operation in operations:
-        state.apply(operation, Applied())
-    return state
+        found.state.apply(operation, Applied())
+    return found
 
 
 def free(state: TreeState) -> dict[int, dict[int, int] | None]:
@@ -61,17 +59,18 @@ def free(state: TreeState) -> dict[int, dict[int, int] | None]:
 def test_a_change_of_flooding_that_is_rolled_back_leaves_every_charge_as_it_was(
     before: tuple[TreeOperation, ...], failed: FloodingHeld
 ) -> None:
-    state, applied = broker(*before), Applied()
-    charged, floods = free(state), dict(state.flooding.floods)
+    root, applied = broker(*before), Applied()
+    state, flooding = root.state, root.parts.flooding
+    charged, floods = free(state), dict(flooding.floods)
     state.apply(failed, applied)
     assert free(state) != charged
     applied.roll_back()
     assert free(state) == charged
-    assert state.flooding.floods == floods
+    assert flooding.floods == floods
 
 
 def test_a_new_channel_that_is_rolled_back_is_gone_with_what_floods_it() -> None:
-    state, applied = broker(FLOOD), Applied()
+    state, applied = broker(FLOOD).state, Applied()
     charged = free(state)
     number = state.channels.next_number()
     state.apply(ChannelAdded(channel=channel(number, "a/0", "c/0")), applied)
@@ -81,7 +80,7 @@ def test_a_new_channel_that_is_rolled_back_is_gone_with_what_floods_it() -> None
 
 
 def test_a_removed_channel_that_is_rolled_back_carries_again_what_floods() -> None:
-    state, applied = broker(FLOOD), Applied()
+    state, applied = broker(FLOOD).state, Applied()
     charged = free(state)
     state.apply(ChannelRemoved(channel_id=min(charged)), applied)
     assert len(free(state)) == 1

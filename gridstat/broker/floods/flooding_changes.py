@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from msgspec import structs
 
+from gridstat.broker.floods.flooding_reservations import flooded_variable, flooded_variables
 from gridstat.broker.requests.outcomes import refused
-from gridstat.broker.tree.flooding_reservations import flooded_variable, flooded_variables
 from gridstat.model.errors import DeadlinePassed, QuotaReached, Refused
 from gridstat.net.command.session_messages import MANY_MAX
 from gridstat.net.command.tree_messages import (
@@ -50,8 +50,8 @@ from gridstat.net.command.tree_messages import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gridstat.broker.tree.flooding_operations import FloodingHeld
-    from gridstat.broker.tree.flooding_reservations import FloodingReservations
+    from gridstat.broker.floods.flooding_operations import FloodingHeld
+    from gridstat.broker.floods.flooding_reservations import FloodingReservations
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.model.flooding import FloodTerm
     from gridstat.model.status import StatusVariable

@@ -116,7 +116,7 @@ def test_a_child_that_reserves_twice_has_the_decision_written_once(
     disk = SlowDisk(root, monkeypatch)
     pair.ask("root", FLOOD)
     pair.settle()
-    (number,) = {held.number for held in root.broker.state.flooding.floods.values()}
+    (number,) = {held.number for held in root.broker.parts.flooding.floods.values()}
     term = pair.leaves["b"].broker.registry.term
     again = FloodingReserved(term=term, name=VOLTAGE, generation=number)
     root.tell(Received("broker/b", again))
@@ -140,14 +140,14 @@ def test_a_child_that_joins_while_the_decision_is_written_hears_of_it_only_after
     pair.connect("b")
     pair.settle()
     assert flooding_clouds(pair) == set()
-    assert pair.leaves["b"].broker.registry.floods[VOLTAGE].reserved
+    assert pair.leaves["b"].broker.floods.variables[VOLTAGE].reserved
     if is_full:
         disk.fail()
     disk.write()
     pair.settle()
     assert (answer_of(pair).refused is not None) == is_full
     assert flooding_clouds(pair) == (set() if is_full else BOTH)
-    assert is_full == (not pair.leaves["b"].broker.registry.floods)
+    assert is_full == (not pair.leaves["b"].broker.floods.variables)
 
 
 def test_a_child_that_joins_while_a_stop_is_written_floods_on_until_it_counts(
@@ -198,7 +198,7 @@ def test_a_child_that_is_away_is_named_at_once(pair: Family) -> None:
 
 def test_a_child_that_falls_silent_is_named_when_time_has_run_out(pair: Family) -> None:
     pair.ask("root", FLOOD)
-    floods = pair.leaves["b"].broker.registry.floods
+    floods = pair.leaves["b"].broker.floods.variables
     while VOLTAGE not in floods and pair.step():
         pass
     pair.disconnect("a")
@@ -212,7 +212,7 @@ def test_a_child_that_falls_silent_is_named_when_time_has_run_out(pair: Family) 
 
 def test_a_child_that_joins_again_before_the_decision_reserves_again(pair: Family) -> None:
     pair.ask("root", FLOOD)
-    floods = pair.leaves["b"].broker.registry.floods
+    floods = pair.leaves["b"].broker.floods.variables
     while VOLTAGE not in floods and pair.step():
         pass
     pair.disconnect("a")
@@ -231,7 +231,7 @@ def test_a_child_that_joins_again_before_the_decision_reserves_again(pair: Famil
 
 def until_reserved(family: Family) -> None:
     """Until p holds what the root wants reserved; its word of it never arrives."""
-    floods = family.brokers["p"].broker.state.flooding.floods
+    floods = family.brokers["p"].broker.parts.flooding.floods
     for _ in range(1_000):
         if VOLTAGE in floods and floods[VOLTAGE].reserved_generation:
             return
@@ -247,18 +247,18 @@ def test_what_a_parent_reserved_and_no_longer_knows_is_given_back(*, has_flooded
     until_reserved(family)
     family.kill("root")
     family.settle()
-    held = family.brokers["p"].broker.state.flooding.floods.get(VOLTAGE)
+    held = family.brokers["p"].broker.parts.flooding.floods.get(VOLTAGE)
     assert (held is not None) == has_flooded
     assert held is None or not held.reserved_generation
     for leaf in family.leaves.values():
-        assert not any(each.reserved for each in leaf.broker.registry.floods.values())
+        assert not any(each.reserved for each in leaf.broker.floods.variables.values())
     assert family.operate("p", FLOOD).refused is None
 
 
 def test_what_is_only_being_reserved_when_the_parent_forgets_it_is_given_back() -> None:
     family = middle()
     family.ask("root", FLOOD)
-    floods = family.leaves["b"].broker.registry.floods
+    floods = family.leaves["b"].broker.floods.variables
     while VOLTAGE not in floods and family.step():
         pass
     family.disconnect("a")
@@ -266,7 +266,7 @@ def test_what_is_only_being_reserved_when_the_parent_forgets_it_is_given_back() 
     family.settle()
     family.connect("a")
     family.settle()
-    assert VOLTAGE not in family.brokers["p"].broker.state.flooding.floods
+    assert VOLTAGE not in family.brokers["p"].broker.parts.flooding.floods
     assert VOLTAGE not in floods
 
 
@@ -280,7 +280,7 @@ def test_room_is_asked_for_what_an_operator_wants_behind_its_parents_word() -> N
     assert refused is not None
     assert refused.code == ChannelFull.code
     assert refused.bottleneck == "channel a/0→b/0"
-    assert not family.brokers["p"].broker.state.flooding.floods[VOLTAGE].own
+    assert not family.brokers["p"].broker.parts.flooding.floods[VOLTAGE].own
     assert family.operate("p", every_tenth).refused is None
     assert family.operate("p", RemoveFlooding(request_id=3, name=VOLTAGE)).refused is None
 
@@ -319,7 +319,7 @@ def test_what_floods_a_brokers_scope_moves_with_the_broker() -> None:
 def test_a_flood_that_is_being_asked_while_its_broker_moves_has_the_new_depth() -> None:
     family = middle()
     family.ask("p", FLOOD)
-    floods = family.leaves["b"].broker.registry.floods
+    floods = family.leaves["b"].broker.floods.variables
     while VOLTAGE not in floods and family.step():
         pass
     move(family)
