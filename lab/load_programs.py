@@ -1,7 +1,7 @@
 """The programs behind `load.py`: a publisher and a subscriber that log every event.
 
-Run in an end-point's namespace with the file of a `Task` as their argument; both print `ready` and
-go on until they are told to end.
+Each runs in an end-point's namespace with the file of a `Task` as argument, prints `ready`, and
+continues until it receives a signal to end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIBONACCI: Final = 0x9E3779B97F4A7C15
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What one program does: the variables by name and number, and where it logs."""
+    """Task of one program: its variables by name and number, and its log file."""
 
     end_point: str
     folder: str
@@ -48,14 +48,14 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What a subscriber saw of each variable in the last half second: copies, by edge."""
+    """Copies of each variable that a subscriber received in the last half second, by edge."""
 
     at_ns: int
     copies: dict[str, list[int]]
 
 
 def value_of(number: int, created_ns: int) -> int:
-    """A value that belongs to this event and no other; 63 bits."""
+    """Return a 63-bit value that no other event has."""
     return ((created_ns + number) * FIBONACCI & 2**64 - 1) >> 1
 
 
@@ -78,7 +78,7 @@ def main(verb: str, path: Path) -> None:
 
 
 def publish(grid: Connection, task: Task, log: EventLog) -> None:
-    """Every variable at every slot, stamped with the slot's own time."""
+    """Publish every variable at every slot, stamped with the time of the slot."""
     publications = grid.publish_many(list(task.variables), BuiltinType.INT64, rate=task.rate)
     numbers = np.array(list(task.variables.values()))
     say_ready()
@@ -97,7 +97,7 @@ def publish(grid: Connection, task: Task, log: EventLog) -> None:
 
 
 def subscribe(grid: Connection, task: Task, log: EventLog) -> None:
-    """Every event of every variable, over as many ways as asked."""
+    """Subscribe to every event of every variable with the requested redundancy."""
     wish = qos(redundancy=task.redundancy, latency_ms=task.latency_ms)
     subscriptions = grid.subscribe_many(list(task.variables), qos=wish, keep_events=65_536)
     numbers = list(task.variables.values())
@@ -122,7 +122,7 @@ def copies_of(subscriptions: list[Subscription]) -> list[tuple[int, ...]]:
 
 
 def tell_status(task: Task, before: list[tuple[int, ...]], now: list[tuple[int, ...]]) -> None:
-    """Replaces the status file whole."""
+    """Replace the status file atomically."""
     copies = {}
     for name, old, new in zip(task.variables, before, now, strict=True):
         known = [*old, *[0] * (len(new) - len(old))]

@@ -1,7 +1,8 @@
 """`python -m lab.soak`: many faults on one grid under load; `make soak-faults` is this with 300.
 
-Ends with 1 if any trial lost, doubled or altered an event, or the grid did not recover. The seed is
-printed first, and again in the last line, which with --json holds the figures as flat fields.
+The exit code is 1 if any trial lost, doubled or altered an event, or the grid did not recover. The
+seed is printed first, and again in the last line, which with --json holds the figures as flat
+fields.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def main(words: list[str] | None = None) -> int:
 def soak(
     folder: Path, seed: int, trials: int, kinds: list[FaultKind], *, is_told: bool = True
 ) -> Summary:
-    """A fresh grid of two ways, a load on it, and so many faults in the seed's order."""
+    """Run so many faults, in the seed's order, on a new grid of two ways under load."""
     shutil.rmtree(folder, ignore_errors=True)
     plan = two_ways(publishers=2, subscribers=1)
     with Grid(plan, folder) as grid:
@@ -66,7 +67,7 @@ def tell(line: str) -> None:
 
 
 def _say_nothing(line: str) -> None:
-    """For --json, where the last line is all."""
+    """Print nothing, since with --json there is only the last line."""
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -4,8 +4,8 @@
         spark = spark_session(cluster.settings())
         cluster.kill_worker(0)
 
-The wheel of Spark has no scripts to start one, so the classes are called by `spark-class`. Workers
-start executors, and those start Python; everything is ended by its process number, leaves last.
+The wheel of Spark has no scripts to start one, so `spark-class` runs the classes. Workers start
+executors, which start Python; every process is ended by its pid, children after their parents.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the master listens: for workers and drivers, and for questions about itself."""
+    """Ports of the master: for workers and drivers, and for its web page."""
 
     port: int
     web_port: int
@@ -53,7 +53,7 @@ class _Place:
 
 
 class SparkCluster:
-    """Runs from the start of the `with` block to its end; every worker has one processor."""
+    """Cluster that runs while the `with` block lasts; every worker has one processor."""
 
     def __init__(self, folder: Path, *, workers: int = WORKERS, is_quick: bool = True) -> None:
         self._folder = folder
@@ -89,13 +89,13 @@ class SparkCluster:
         return self._place.url
 
     def settings(self, *, name: str = "on a cluster") -> SparkSettings:
-        """What a driver needs to know."""
+        """Return the settings of a driver."""
         return SparkSettings(
             master=self.url,
             name=name,
             driver_memory=EXECUTOR_MEMORY,
             java_options=self._java_options,
-            has_archive=False,  # It is among the options already.
+            has_archive=False,  # The Java options contain it already.
             more={
                 "spark.driver.bindAddress": HOST,
                 "spark.driver.host": HOST,
@@ -106,7 +106,7 @@ class SparkCluster:
         )
 
     def tasks_of(self, number: int) -> list[int]:
-        """The Pythons in which a worker's tasks run, by their process numbers."""
+        """Return the pids of the Python processes that run a worker's tasks."""
         return [
             process_id
             for process_id in descendants(self._processes[1 + number].pid)
@@ -114,7 +114,7 @@ class SparkCluster:
         ]
 
     def kill_worker(self, number: int) -> None:
-        """SIGKILL to a worker and all that it has started; nobody gets to say goodbye."""
+        """Send SIGKILL to a worker and all its descendants, without a chance to clean up."""
         _end(self._processes[1 + number], signal.SIGKILL)
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class SparkCluster:
             _end(self._processes.pop(), signal.SIGTERM)
 
     def alive_workers(self) -> int:
-        """As the master says."""
+        """Return the number of workers that the master reports as alive."""
         asked = HTTPConnection(HOST, self._place.web_port, timeout=ENDING_S_MAX)
         try:
             asked.request("GET", "/json/")
@@ -183,7 +183,7 @@ class SparkCluster:
 
 
 def descendants(process_id: int) -> list[int]:
-    """All that a process has started and what those have, parents first."""
+    """Return the pids of all descendants of a process, parents first."""
     found: list[int] = []
     try:
         tasks = list(Path(f"/proc/{process_id}/task").iterdir())
@@ -193,7 +193,7 @@ def descendants(process_id: int) -> list[int]:
         try:
             children = [int(child) for child in (task / "children").read_text().split()]
         except OSError:
-            continue  # The thread, or the process, has ended meanwhile.
+            continue  # The thread or the process has ended meanwhile.
         for child in children:
             found += [child, *descendants(child)]
     return found
@@ -233,7 +233,7 @@ def _send(process_id: int, how: signal.Signals) -> None:
 
 
 def _runs(process_id: int) -> bool:
-    """Whether it still does anything; one that nobody has waited for does not."""
+    """Return whether a process still runs; a zombie does not."""
     try:
         state = Path(f"/proc/{process_id}/stat").read_text().rpartition(") ")[2][:1]
     except OSError:

@@ -1,10 +1,10 @@
-"""A recorder to be killed: the real one, its writing thread included, fed by this process.
+"""Recorder process to be killed: the real recorder with its writing thread, fed by this process.
 
     python -m lab.pipeline.recorder LOG TOLD
 
-It starts, notes how long nobody recorded, and tells of itself as `gridstat recorder` does; only the
-events come from `feed.py` instead of a cloud. What it says is recorded stands in the file TOLD, and
-is what it owes, whatever becomes of it.
+It starts, notes how long there was no recorder, and reports on itself as `gridstat recorder` does;
+only the events come from `feed.py` instead of a cloud. The file TOLD has the number of records that
+it has reported as recorded: the log must hold these records after any kill.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _feed(recorder: Recorder, told: int) -> None:
 
 
 def told_recorded(told: Path) -> int:
-    """What recorders have ever said is recorded, in the file TOLD."""
+    """Return the number of records that recorders have reported in the file TOLD."""
     content = told.read_bytes() if told.exists() else b""
     return int(_NUMBER.unpack(content)[0]) if content else 0
 

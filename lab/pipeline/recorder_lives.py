@@ -1,4 +1,4 @@
-"""Recorders one after the other in one log, killed and started again at instants of a seed."""
+"""Successive recorders of one log, killed and started again at instants that a seed chooses."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LIFE_S_MAX: Final = 10.0
-"""Some are killed while they start."""
+"""Longest run of a recorder; some are killed while they start."""
 DOWN_S_MAX: Final = 1.5
 START_S_MAX: Final = 60.0
 POLL_S: Final = 0.05
 
 
 class RecorderLives:
-    """At most one lives at a time; after `tend` was not called for a while, it lives longer."""
+    """Recorders of one log, at most one at a time; a late call of `tend` lets one live longer."""
 
     def __init__(self, folder: Path, log: Path, chance: random.Random) -> None:
         self.kills = 0
         self.felt = 0
-        """Kills of those that had recorded something."""
+        """Kills of recorders that had recorded something."""
         self.complaints: list[str] = []
         self._log = log
         self._told = folder / "recorder.told"
@@ -41,7 +41,7 @@ class RecorderLives:
         self._told_before = 0
 
     def __enter__(self) -> Self:
-        """The first one is let live until it has recorded something."""
+        """Start the first recorder and wait until it has recorded something."""
         self._start()
         deadline_s = time.monotonic() + START_S_MAX
         try:
@@ -64,7 +64,7 @@ class RecorderLives:
         return int(LogReader(self._log, EVENTS).ends()[1])
 
     def tend(self) -> None:
-        """Kill it, or start the next one, if that is due."""
+        """Kill the recorder, or start the next one, if that is due."""
         self._check()
         if time.monotonic() < self._due_s:
             return
@@ -74,7 +74,7 @@ class RecorderLives:
             self.end_one()
 
     def end_one(self) -> None:
-        """Kill the one that lives, if any, and see whether the log has all that it told of."""
+        """Kill the recorder, if any, and check that the log has all records that it reported."""
         process, self._process = self._process, None
         self._due_s = time.monotonic() + self._chance.random() * DOWN_S_MAX
         if process is None:

@@ -40,15 +40,15 @@ RULES: Final = Path(__file__).with_name("soak_rules.toml")
 KILLS: Final = 200
 ROWS_PER_BATCH: Final = 4_000
 ROWS_AT_ONCE: Final = 200_000
-"""In a batch of those who are not killed."""
+"""Rows of a batch of drivers that are not killed."""
 HOUSE_EVERY: Final = 25
-"""Kills; in a short soak, half of them."""
+"""Kills between compactions; in a short soak, half of all kills."""
 START_S_MAX: Final = 120.0
 EARLY_SHARE: Final = 0.2
-"""So many drivers are killed while they start."""
+"""Share of drivers that are killed while they start."""
 EARLY_S_MAX: Final = 10.0
 LATER_S_MAX: Final = 5.0
-"""So long after a driver's first commit it is killed at the latest."""
+"""Longest time from a driver's first commit to its kill."""
 POLL_S: Final = 0.05
 ENDED_BY_HAND: Final = 130
 
@@ -56,7 +56,7 @@ ENDED_BY_HAND: Final = 130
 def main(words: list[str] | None = None) -> int:
     asked = _parser().parse_args(words)
     seed = random.SystemRandom().randrange(2**32) if asked.seed is None else asked.seed
-    for number in (signal.SIGINT, signal.SIGTERM):  # Whoever leaves cleans up.
+    for number in (signal.SIGINT, signal.SIGTERM):  # An interrupted soak cleans up.
         signal.signal(number, signal.default_int_handler)
     tell(f"seed {seed}, {asked.kills} kills of drivers and of recorders, files in {asked.folder}")
     began_s = time.monotonic()
@@ -76,7 +76,7 @@ def main(words: list[str] | None = None) -> int:
 
 @dataclass(slots=True)
 class Kills:
-    """Of drivers; in work are those that had brought something in."""
+    """Kills of drivers; `in_work` counts drivers that had ingested something."""
 
     wanted: int
     done: int = 0
@@ -84,7 +84,7 @@ class Kills:
 
 
 class Soak:
-    """Two pipelines of one log in a folder: one is killed, the other goes on undisturbed."""
+    """Two pipelines of one log in a folder: one is killed, the other continues undisturbed."""
 
     def __init__(self, folder: Path, kills: int, chance: random.Random) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -95,12 +95,12 @@ class Soak:
         self._chance = chance
         self._kills = Kills(kills)
         self._house_every = max(1, min(HOUSE_EVERY, kills // 2))
-        # A seed of its own: how often a recorder is looked at is a matter of time.
+        # A separate seed, since the number of checks on a recorder depends on time.
         self._lives = RecorderLives(folder, folder / "log", random.Random(chance.random()))
         self._began_s = time.monotonic()
 
     def run(self) -> list[str]:
-        """All kills, and what is wrong after them; nothing if all is well."""
+        """Run all kills; return the complaints about the result, none if it is correct."""
         kills = self._kills
         with self._lives as lives:
             while kills.done < kills.wanted:
@@ -120,7 +120,7 @@ class Soak:
         return [*lives.complaints, *self._complaints()]
 
     def _trial(self) -> bool:
-        """A driver that is killed; whether it had brought something in."""
+        """Start a driver and kill it; return whether it had ingested something."""
         folder, chance = self._killed, self._chance
         before = taken(folder)
         (folder.path / MORE).touch()
@@ -143,7 +143,7 @@ class Soak:
             self._live(process, POLL_S)
 
     def _live(self, process: Popen[bytes], seconds: float) -> None:
-        """Lets time pass, in which recorders are killed and started again."""
+        """Wait while recorders are killed and started again."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             self._lives.tend()
@@ -152,7 +152,7 @@ class Soak:
             time.sleep(min(left_s, POLL_S))
 
     def _keep_house(self) -> None:
-        """Compacts, and lets the recorder release what both pipelines need no more."""
+        """Compact the tables, and let the recorder release the records that no pipeline needs."""
         finish(self._undisturbed, ROWS_AT_ONCE, rules=RULES, is_once=True)
         unneeded = []
         for each in (self._killed, self._undisturbed):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The exit code: 0 if everything held, or every planted bug was found."""
+    """Return the exit code: 0 if everything held, or every planted bug was found."""
     return run_command(ONE_CLOUD, words)
 
 

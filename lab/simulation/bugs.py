@@ -1,4 +1,4 @@
-"""Protocol bugs, planted one at a time, that the simulator must find: the tester is tested.
+"""Protocol bugs, planted one at a time, that the simulator must find: tests of the tester.
 
 Each is a mistake that somebody could make, put over the real code from outside and taken away
 again; the product never holds any of them.
@@ -42,7 +42,7 @@ Function: TypeAlias = "Callable[..., Any]"
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A method or function, and how to make the wrong one from the right one."""
+    """A method or function, and a factory that makes the wrong one from the right one."""
 
     owner: type | ModuleType
     name: str
@@ -51,7 +51,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """What is wrong, in words, and where."""
+    """Description of one bug, and its patches."""
 
     words: str
     patches: tuple[Patch, ...]
@@ -59,7 +59,7 @@ class Bug:
 
 @contextmanager
 def planted(name: str, bugs: Mapping[str, Bug] | None = None) -> Iterator[None]:
-    """Run with this bug, of those given or of all here; without any if the name is empty."""
+    """Run with the named bug, of `bugs` or of all here; without any if the name is empty."""
     patches = (BUGS if bugs is None else bugs)[name].patches if name else ()
     before = [(patch, patch.owner.__dict__[patch.name]) for patch in patches]
     try:
@@ -76,7 +76,7 @@ def planted(name: str, bugs: Mapping[str, Bug] | None = None) -> Iterator[None]:
 
 def _check_nothing(_: Function) -> Function:
     def check_modes_defined(*_: Any) -> None:
-        """Whatever is asked is right."""
+        """Accept every request."""
 
     return check_modes_defined
 

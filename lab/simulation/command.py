@@ -1,4 +1,4 @@
-"""Run seeds, replay one, or look for planted bugs; of a cloud, or of whatever is simulated."""
+"""Command line of a simulation: run seeds, replay one, or look for planted bugs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXPLAINED_MAX: Final = 3
 
 
 def run_command(of: Simulation, words: Sequence[str] | None = None) -> int:
-    """The exit code: 0 if everything held, or every planted bug was found."""
+    """Return the exit code: 0 if everything held, or every planted bug was found."""
     options = parser(of).parse_args(words)
     return obey(of, options)
 
@@ -88,7 +88,7 @@ def _run(of: Simulation, options: argparse.Namespace) -> int:
 
 
 def _find_bugs(of: Simulation, seeds: range, jobs: int) -> int:
-    """Every planted bug must be found: a tester that finds none may be blind."""
+    """Look for every planted bug; one that is not found shows a gap in the checks."""
     missed = []
     for name, bug in of.bugs.items():
         began_s = time.monotonic()
@@ -104,7 +104,7 @@ def _find_bugs(of: Simulation, seeds: range, jobs: int) -> int:
 
 
 def _found(of: Simulation, bug: str, seeds: range, jobs: int) -> Verdict | None:
-    """The first failure that is the planted bug's own: without it the seed holds."""
+    """Return the first failure that the planted bug causes: without the bug the seed holds."""
     while seeds:
         tally = campaign(seeds, jobs=jobs, bug=bug, failures_max=1, of=of)
         for verdict in tally.failures:

@@ -1,7 +1,7 @@
 """One simulated process around a pure machine: its timers, its sessions, its crashes and pauses.
 
-What the driver does in production (`net/command/driver.py`): events one at a time, instructions in
-their order, a timer of the same name replaces the one before.
+It does what the driver does in production (`net/command/driver.py`): events one at a time,
+instructions in order, a timer of the same name replaces the one before.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class AnyMachine(Protocol):
-    """A machine, whatever more than the shared words it hears and says."""
+    """A machine whose events and instructions may extend the shared ones."""
 
     def handle(self, event: Any, now_ns: int, /) -> Sequence[object]: ...  # noqa: ANN401
 
 
 class Node(ABC):
-    """`process` counts the lives; what was meant for an earlier one never reaches a later one."""
+    """A process; `process` counts restarts, and no event reaches a later process."""
 
     role = ""
     doing: ClassVar[dict[type, str]] = {
@@ -36,7 +36,7 @@ class Node(ABC):
         Close: "_close",
         Note: "note",
     }
-    """Which method carries out which instruction."""
+    """Method that carries out each kind of instruction."""
 
     def __init__(self, network: Network, name: str, number: int) -> None:
         self.network = network
@@ -60,10 +60,10 @@ class Node(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Begin a process; each role has its own way."""
+        """Begin a process; each role implements its own way."""
 
     def begin(self, machine: AnyMachine) -> None:
-        """A new process."""
+        """Begin a new process with this machine."""
         self.process += 1
         self.instance = f"{self.name}#{self.process}"
         self.hello = Hello(role=self.role, name=self.name, instance=self.instance)
@@ -72,7 +72,7 @@ class Node(ABC):
         self.is_paused = False
 
     def crash(self, *, is_sudden: bool) -> None:
-        """Kill -9; or, if sudden, the whole host with it."""
+        """Crash as by kill -9; if sudden, with the whole host."""
         if self.world.is_told:
             self.world.tell(self.peer, "CRASHES" + (" with its host" if is_sudden else ""))
         self.is_up = False
@@ -85,14 +85,14 @@ class Node(ABC):
         self.network.kill(self, is_sudden=is_sudden)
 
     def refuses(self, peer: str) -> bool:
-        """Whether the process turns a caller away before it has said anything."""
+        """Return whether the process rejects a caller before any message."""
         del peer
         return False
 
     # Events in, instructions out.
 
     def tell(self, event: object) -> None:
-        """Let the machine hear an event, now or when it wakes."""
+        """Pass an event to the machine, now or when the process resumes."""
         if self.is_paused:
             self._inbox.append(event)
             return
@@ -159,7 +159,7 @@ class Node(ABC):
     # Pauses.
 
     def pause(self) -> None:
-        """Like SIGSTOP: nothing is done until `resume`, and nothing is lost."""
+        """Pause as by SIGSTOP: events wait until `resume`, and none is lost."""
         if self.world.is_told:
             self.world.tell(self.peer, "PAUSES")
         self.is_paused = True

@@ -1,4 +1,4 @@
-"""A simulated operator: changes the cloud at run time, and asks again until it is answered."""
+"""A simulated operator: changes the cloud at run time, and repeats commands until answered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OperatorNode(Node):
-    """One command at a time; it is said again on every new session until somebody answers."""
+    """Operator with one command at a time, sent again on every new session until it is answered."""
 
     role = "operator"
 
@@ -27,7 +27,7 @@ class OperatorNode(Node):
         self._waiting: list[tuple[OperatorCommand, Callable[[OperatorAnswer], None]]] = []
         self._request_id = 0
         self.was_said_again = False
-        """Whether what is waited for, or was answered last, may have been heard before."""
+        """Whether the waiting or last answered command may have been received before."""
 
     @property
     def is_idle(self) -> bool:
@@ -48,7 +48,7 @@ class OperatorNode(Node):
             self._send(Send(self._broker, command))
 
     def handle(self, event: object, now_ns: int) -> list[object]:
-        """The operator is a machine too, of the simplest kind."""
+        """Handle an event as the simplest kind of machine."""
         del now_ns
         if isinstance(event, Connected):
             self.was_said_again = True

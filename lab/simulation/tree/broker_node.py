@@ -1,7 +1,7 @@
-"""A simulated broker anywhere in a tree: the real machine, its journal, and where it may die.
+"""A simulated broker anywhere in a tree: the real machine, its journal, and its failpoints.
 
-A process ends between two instructions: before or after a word is said, before or after an
-operation is on the disk. `killer` says when.
+A process ends between two instructions: before or after it sends a message, before or after an
+operation is on the disk. `killer` decides when.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOST_WORDS: Final = frozenset({"journal_out_of_order", "word_failed"})
 
 
 class Broker(Protocol):
-    """What leaf and QoS brokers have in common."""
+    """Interface that leaf and QoS brokers have in common."""
 
     def restore(self, written: Sequence[bytes]) -> None: ...
     def start(self, now_ns: int) -> list[Instruction]: ...
@@ -41,7 +41,7 @@ class Broker(Protocol):
 
 
 def parent_term_of(broker: Broker | None) -> int:
-    """The highest term of its parent that a broker keeps."""
+    """Return the highest term of its parent that a broker keeps."""
     if isinstance(broker, LeafBroker):
         return broker.registry.tree.parent_term
     placed = broker.state.placed if isinstance(broker, QosBroker) else None
@@ -49,20 +49,20 @@ def parent_term_of(broker: Broker | None) -> int:
 
 
 class Killed(Exception):  # noqa: N818 — it is an end, not an error.
-    """The process is no more; whatever it was about to do, it does not."""
+    """End of a process before its next instruction."""
 
 
 class Killer(Protocol):
-    """Whoever decides that a broker dies here; it raises `Killed` then."""
+    """Decision whether a broker dies at an instruction; raises `Killed` if so."""
 
     def before(self, node: TreeBrokerNode, instruction: Send | Persist) -> None: ...
     def after(self, node: TreeBrokerNode, instruction: Send | Persist) -> None: ...
 
 
 class TreeBrokerNode(Node):
-    """Restarts stand where the journal ends; `make` builds the machine of a new process.
+    """Broker that restarts from its journal; `make` builds the machine of a new process.
 
-    An impostor is one whose journal another process has taken, and who does not know it.
+    An impostor is a broker that does not know that another process has taken its journal.
     """
 
     role = "broker"
@@ -83,13 +83,13 @@ class TreeBrokerNode(Node):
         self.lives = 0
         self.is_impostor = False
         self.term_highest = 0
-        """Of all that it ever said."""
+        """Highest term of all messages that it ever sent."""
         self._parent_term = 0
         self._is_hearing_stale = False
         self._is_told_by_stale = False
 
     def start(self) -> None:
-        """Begin a process from what the journal holds; it dials its parent, if it has one."""
+        """Begin a process from the content of the journal; dial the parent, if there is one."""
         assert self.make is not None
         outside = Outside(PlainVerifier(), self._wall_clock_ns, new_identity=self._journal_identity)
         broker = self.broker = self.make(outside)
@@ -128,7 +128,7 @@ class TreeBrokerNode(Node):
         self._is_hearing_stale = self._is_told_by_stale = False
 
     def _look_at_term(self, event: object) -> None:
-        """Whether a parent speaks of whom a later one was heard, in this process or before."""
+        """Note whether a message comes from an older parent than one received before."""
         if type(event) is Received and event.peer == f"broker/{self.plan.parent}":
             message = event.message
             if isinstance(message, TreeMessageBase):
@@ -157,7 +157,7 @@ class TreeBrokerNode(Node):
         return WALL_NS + self.world.now_ns
 
     def _journal_identity(self) -> str:
-        """Not a random one: a seed tells the same words each time."""
+        """Return an identity that is not random, so that a seed always gives the same messages."""
         return f"{self.name} {self.world.now_ns}"
 
     def _send(self, said: Send) -> None:
@@ -182,7 +182,7 @@ class TreeBrokerNode(Node):
             self.killer.after(self, said)
 
     def _check_written(self, said: Reserved) -> None:
-        """A segment that a cloud says to hold is on its disk, unless it is being given back."""
+        """Check that a reported segment is on the cloud's disk, unless it is being released."""
         if isinstance(self.broker, LeafBroker):
             number = self.broker.registry.tree.segment(said.contract, said.generation)
             if number and number not in self.journal.facts.subscribed:

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 def _do_nothing(right: Function) -> Function:
     def silent(*_: Any, **__: Any) -> None:
-        """As if it had been forgotten."""
+        """Do nothing, as if the call had been forgotten."""
 
-    silent.__name__ = right.__name__  # By which those who keep it are copied.
+    silent.__name__ = right.__name__  # Pickle copies a stored function by its name.
     return silent
 
 
