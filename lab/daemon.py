@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 READY = "ready"
 ENDING_S_MAX = 20.0
 POLL_S = 0.02
-LAST_WORDS = 1_000
+OUTPUT_CHARS = 1_000
 
 
 class Here:
@@ -77,10 +77,10 @@ class Daemon:
     def complaint_until_ready(self) -> str | None:
         """Return None once the daemon has printed that it is ready; raise if it has ended."""
         if not self.is_running:
-            raise LabError(f"{self.name} has ended: {(self.errors or self.output)[-LAST_WORDS:]}")
+            raise LabError(f"{self.name} has ended: {(self.errors or self.output)[-OUTPUT_CHARS:]}")
         if any(READY in line.split() for line in self.output.splitlines()):
             return None
-        return f"{self.name} is not ready: {self.errors[-LAST_WORDS:]}"
+        return f"{self.name} is not ready: {self.errors[-OUTPUT_CHARS:]}"
 
     def wait_ready(self, *, within_s: float = 40.0) -> None:
         deadline = time.monotonic() + within_s

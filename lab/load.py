@@ -76,10 +76,10 @@ class GridLoad:
         for name in self._subscribers:
             path = self._status(name)
             if not path.exists():
-                return f"{name} has told nothing yet"
+                return f"{name} has written no status yet"
             status = msgspec.json.decode(path.read_bytes(), type=Status)
             if time.time_ns() - status.at_ns > STATUS_AGE_NS_MAX:
-                return f"{name} has told nothing for a second"
+                return f"{name} has written no status for a second"
             for variable, copies in status.copies.items():
                 ways = sum(count >= copies_min for count in copies)
                 if ways < self._plan.redundancy_for(name):

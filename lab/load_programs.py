@@ -81,7 +81,7 @@ def publish(grid: Connection, task: Task, log: EventLog) -> None:
     """Publish every variable at every slot, stamped with the time of the slot."""
     publications = grid.publish_many(list(task.variables), BuiltinType.INT64, rate=task.rate)
     numbers = np.array(list(task.variables.values()))
-    say_ready()
+    print_ready()
     slot = time.time_ns() * task.rate // NS_PER_S + 1
     while True:
         created_ns = -(-slot * NS_PER_S // task.rate)
@@ -98,11 +98,11 @@ def publish(grid: Connection, task: Task, log: EventLog) -> None:
 
 def subscribe(grid: Connection, task: Task, log: EventLog) -> None:
     """Subscribe to every event of every variable with the requested redundancy."""
-    wish = qos(redundancy=task.redundancy, latency_ms=task.latency_ms)
-    subscriptions = grid.subscribe_many(list(task.variables), qos=wish, keep_events=65_536)
+    quality = qos(redundancy=task.redundancy, latency_ms=task.latency_ms)
+    subscriptions = grid.subscribe_many(list(task.variables), qos=quality, keep_events=65_536)
     numbers = list(task.variables.values())
     past = deque([(time.monotonic(), copies_of(subscriptions))])
-    say_ready()
+    print_ready()
     while True:
         time.sleep(READ_S)
         for number, subscription in zip(numbers, subscriptions, strict=True):
@@ -114,14 +114,14 @@ def subscribe(grid: Connection, task: Task, log: EventLog) -> None:
         past.append((now_s, copies_of(subscriptions)))
         while past[1][0] <= now_s - LOOK_BACK_S:
             past.popleft()
-        tell_status(task, past[0][1], past[-1][1])
+        write_status(task, past[0][1], past[-1][1])
 
 
 def copies_of(subscriptions: list[Subscription]) -> list[tuple[int, ...]]:
     return [subscription.ledger().copies for subscription in subscriptions]
 
 
-def tell_status(task: Task, before: list[tuple[int, ...]], now: list[tuple[int, ...]]) -> None:
+def write_status(task: Task, before: list[tuple[int, ...]], now: list[tuple[int, ...]]) -> None:
     """Replace the status file atomically."""
     copies = {}
     for name, old, new in zip(task.variables, before, now, strict=True):
@@ -132,7 +132,7 @@ def tell_status(task: Task, before: list[tuple[int, ...]], now: list[tuple[int, 
     draft.rename(task.status)
 
 
-def say_ready() -> None:
+def print_ready() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 

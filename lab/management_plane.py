@@ -158,8 +158,8 @@ class ManagementPlane:
         self._request_id += 1
         body = encode_body(command)
         key = f"endpoint/{name}".encode()
-        words = signed_bytes(name, self._request_id, body)
-        signature = key + len(words).to_bytes(4, "big")
+        signed = signed_bytes(name, self._request_id, body)
+        signature = key + len(signed).to_bytes(4, "big")
         edge = self._edge_of[name]
         forward = Forward(
             endpoint=name, request_id=self._request_id, body=body, signature=signature
@@ -218,10 +218,10 @@ class ManagementPlane:
                 self._do_all(peer, broker.handle(event, self.now_ns))
             else:
                 with self.aside():
-                    self._hear_other(peer, event)
+                    self._deliver_to_other(peer, event)
         return True
 
-    def _hear_other(self, peer: str, event: object) -> None:
+    def _deliver_to_other(self, peer: str, event: object) -> None:
         message = event.message if isinstance(event, Received) else None
         if isinstance(message, Return):
             outcomes = decode_outcomes(message.body).outcomes
@@ -229,9 +229,9 @@ class ManagementPlane:
         elif isinstance(message, OperatorAnswer):
             self._operator_answers.append(message)
         else:
-            for said in self.routers[peer].handle(event, self.now_ns):
+            for sent in self.routers[peer].handle(event, self.now_ns):
                 self.router_messages += 1
-                self._queue.append((said.peer, Received(peer, said.message)))
+                self._queue.append((sent.peer, Received(peer, sent.message)))
 
     def _do_all(self, peer: str, instructions: Iterable[object]) -> None:
         for instruction in instructions:

@@ -75,14 +75,14 @@ class PlaneRouter:
             return []
         self.term = change.term
         self._table.apply(change)
-        heard = [
+        reports = [
             Send(self._broker, ChannelStateChanged(channel_id=source.channel_id, is_up=True))
             for source in change.sources
             if source.silent_ms_max
         ]
         if not change.is_last:
-            return heard
+            return reports
         return [
             Send(self._broker, TableChanged(number=change.number, digest=self._table.digest)),
-            *heard,
+            *reports,
         ]

@@ -115,9 +115,9 @@ class DatabaseServer:
             return True
         return False
 
-    def _run(self, program: str, *words: str | Path) -> None:
+    def _run(self, program: str, *arguments: str | Path) -> None:
         done = subprocess.run(
-            [self._binaries / "bin" / program, *words],
+            [self._binaries / "bin" / program, *arguments],
             capture_output=True,
             text=True,
             check=False,

@@ -61,7 +61,7 @@ def read_power_case(path: Path) -> PowerCase:
             for row in _rows(tables["bus"])
             if row.get("in_service", True)
         }
-        is_told = any(
+        has_lengths = any(
             float(row.get("length_km") or LENGTH_KM_DEFAULT) != LENGTH_KM_DEFAULT
             for row in _rows(tables["line"])
         )
@@ -70,7 +70,7 @@ def read_power_case(path: Path) -> PowerCase:
             for row in _rows(tables[table]) if table in tables else ():
                 ends = tuple(sorted((int(row[one]), int(row[other]))))
                 if ends[0] != ends[1] and volts.keys() >= set(ends) and _is_on(row):
-                    length_km = _length_km(table, row, volts[ends[0]], is_told=is_told)
+                    length_km = _length_km(table, row, volts[ends[0]], has_lengths=has_lengths)
                     links.setdefault((ends[0], ends[1]), length_km)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabError(
@@ -87,11 +87,11 @@ def _is_on(row: dict[str, Any]) -> bool:
     return is_between_buses and all(row.get(column, True) for column in ("in_service", "closed"))
 
 
-def _length_km(table: str, row: dict[str, Any], kv: float, *, is_told: bool) -> float:
+def _length_km(table: str, row: dict[str, Any], kv: float, *, has_lengths: bool) -> float:
     if table in IN_ONE_PLACE:
         return 0.0
     length_km = float(row.get("length_km") or LENGTH_KM_DEFAULT)
-    if is_told or not row.get("x_ohm_per_km"):
+    if has_lengths or not row.get("x_ohm_per_km"):
         return length_km
     usual = OHM_PER_KM_BUNDLED if kv >= BUNDLED_KV_MIN else OHM_PER_KM
     # A line with a series capacitor may have a negative reactance.

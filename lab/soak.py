@@ -26,18 +26,18 @@ TRIALS = 300
 SEED_MAX = 2**32
 
 
-def main(words: list[str] | None = None) -> int:
-    asked = _parser().parse_args(words)
+def main(argv: list[str] | None = None) -> int:
+    asked = _parser().parse_args(argv)
     seed = random.SystemRandom().randrange(SEED_MAX) if asked.seed is None else asked.seed
     kinds = [FaultKind[name.upper().replace("-", "_")] for name in asked.kinds]
     tell(f"seed {seed}, {asked.trials} trials, files in {asked.folder}")
-    summary = soak(asked.folder, seed, asked.trials, kinds, is_told=not asked.json)
-    tell(json.dumps(summary.facts) if asked.json else in_words(summary))
+    summary = soak(asked.folder, seed, asked.trials, kinds, is_verbose=not asked.json)
+    tell(json.dumps(summary.facts) if asked.json else as_text(summary))
     return 0 if summary.is_passed else 1
 
 
 def soak(
-    folder: Path, seed: int, trials: int, kinds: list[FaultKind], *, is_told: bool = True
+    folder: Path, seed: int, trials: int, kinds: list[FaultKind], *, is_verbose: bool = True
 ) -> Summary:
     """Run so many faults, in the seed's order, on a new grid of two ways under load."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -46,11 +46,11 @@ def soak(
         grid.start()
         load = GridLoad(grid, LoadPlan())
         load.start()
-        trials_run = Trials(grid, load, tell=tell if is_told else _say_nothing)
+        trials_run = Trials(grid, load, tell=tell if is_verbose else _print_nothing)
         return trials_run.run(islice(schedule(plan, seed, kinds=kinds), trials), seed=seed)
 
 
-def in_words(summary: Summary) -> str:
+def as_text(summary: Summary) -> str:
     state = "passed" if summary.is_passed else f"FAILED {summary.ended_by}".strip()
     counts = f"{summary.trials} trials, {summary.felt} felt, {len(summary.failed)} failed"
     if summary.unfelt:
@@ -66,7 +66,7 @@ def tell(line: str) -> None:
     sys.stdout.flush()
 
 
-def _say_nothing(line: str) -> None:
+def _print_nothing(line: str) -> None:
     """Print nothing, since with --json there is only the last line."""
 
 

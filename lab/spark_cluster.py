@@ -110,7 +110,7 @@ class SparkCluster:
         return [
             process_id
             for process_id in descendants(self._processes[1 + number].pid)
-            if b"pyspark.daemon" in _words_of(process_id)
+            if b"pyspark.daemon" in _command_line_of(process_id)
         ]
 
     def kill_worker(self, number: int) -> None:
@@ -126,10 +126,10 @@ class SparkCluster:
         asked = HTTPConnection(HOST, self._place.web_port, timeout=ENDING_S_MAX)
         try:
             asked.request("GET", "/json/")
-            told = json.load(asked.getresponse())
+            report = json.load(asked.getresponse())
         finally:
             asked.close()
-        return sum(worker["state"] == "ALIVE" for worker in told["workers"])
+        return sum(worker["state"] == "ALIVE" for worker in report["workers"])
 
     def _start_master(self) -> None:
         place = self._place
@@ -139,10 +139,10 @@ class SparkCluster:
     def _start_worker(self, number: int) -> None:
         room = ["--cores", "1", "--memory", "1g", "--webui-port", "0"]
         folder = self._folder / f"worker-{number}"
-        words = ["--host", HOST, "--work-dir", str(folder), *room, self.url]
-        self._start(f"worker-{number}", _WORKER, *words)
+        arguments = ["--host", HOST, "--work-dir", str(folder), *room, self.url]
+        self._start(f"worker-{number}", _WORKER, *arguments)
 
-    def _start(self, name: str, *words: str) -> None:
+    def _start(self, name: str, *arguments: str) -> None:
         home = Path(pyspark.__file__).parent
         self._folder.mkdir(parents=True, exist_ok=True)
         environment = {
@@ -156,7 +156,7 @@ class SparkCluster:
         }
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
-                [home / "bin" / "spark-class", *words],
+                [home / "bin" / "spark-class", *arguments],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -218,7 +218,7 @@ def _end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
         time.sleep(0.02)
 
 
-def _words_of(process_id: int) -> bytes:
+def _command_line_of(process_id: int) -> bytes:
     try:
         return Path(f"/proc/{process_id}/cmdline").read_bytes()
     except OSError:

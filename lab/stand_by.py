@@ -111,8 +111,8 @@ class DoubledCloud:
         """Return the contracts over each of these variables."""
 
         async def asking() -> list[dict[str, Any]]:
-            async with open_operator_session(self.access) as desk:
-                return [await desk.ask(Explain(request_id=0, name=name)) for name in names]
+            async with open_operator_session(self.access) as session:
+                return [await session.ask(Explain(request_id=0, name=name)) for name in names]
 
         return asyncio.run(asking())
 
@@ -171,10 +171,10 @@ def double(file: Path, broker: str, url: str, *, finders: Iterable[Path]) -> tup
     return file, second
 
 
-def process_of(word: str, file: Path) -> Daemon:
-    """Return the daemon of `gridstat WORD FILE`, with its own folder beside the file."""
-    command = (sys.executable, "-m", "gridstat", word, str(file))
-    return Daemon(file.stem, Here(), command, file.with_suffix(""))
+def process_of(command: str, file: Path) -> Daemon:
+    """Return the daemon of `gridstat COMMAND FILE`, with its own folder beside the file."""
+    argv = (sys.executable, "-m", "gridstat", command, str(file))
+    return Daemon(file.stem, Here(), argv, file.with_suffix(""))
 
 
 def is_in_charge(broker: Daemon) -> bool:
@@ -192,7 +192,7 @@ def await_state(broker: Daemon) -> None:
         if not broker.is_running:
             raise LabError(f"{broker.name} has ended: {broker.errors[-1_000:]}")
         is_known = is_in_charge(broker) or stands_by(broker)
-        return None if is_known else f"{broker.name} does not say what it is"
+        return None if is_known else f"{broker.name} has not reported its state"
 
     _await(complaint)
 
@@ -206,7 +206,7 @@ def measure_takeover() -> float:
     ):
         cloud.start()
         publisher = cloud.connect(f"{CLOUD}/measured/pmu", f"{CLOUD}/e0")
-        subscriber = cloud.connect(f"{CLOUD}/measured/desk", f"{CLOUD}/e1")
+        subscriber = cloud.connect(f"{CLOUD}/measured/view", f"{CLOUD}/e1")
         variable = publisher.publish("value", BuiltinType.FLOAT64, rate=MEASURED_RATE)
         cloud.daemons[cloud.in_charge].kill()
         killed_s = time.monotonic()

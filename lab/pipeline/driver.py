@@ -26,8 +26,8 @@ from lab.pipeline.orphan import end_with_parent
 MORE = "more"
 
 
-def main(words: list[str]) -> None:
-    asked = _parser().parse_args(words)
+def main(argv: list[str]) -> None:
+    asked = _parser().parse_args(argv)
     end_with_parent()
     if asked.file_bytes_max:  # A program cannot tell this limit from a full disk.
         resource.setrlimit(resource.RLIMIT_FSIZE, (asked.file_bytes_max, resource.RLIM_INFINITY))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Numbers: TypeAlias = NDArray[np.int64]
     Flags: TypeAlias = NDArray[np.bool_]
-    Words: TypeAlias = NDArray[np.str_]
+    Texts: TypeAlias = NDArray[np.str_]
 
 STEP_NS: Final = 5_000_000
 STREAMS: Final = 8
@@ -52,7 +52,7 @@ REASONS: Final = ("unknown_stream", "implausible_time", "not_finite", "duplicate
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class RecorderRun:
     """One run of a recorder: the number and the time of the first event fed to it."""
 
     first: int
@@ -74,14 +74,14 @@ def variables() -> list[StatusVariable]:
     return [*found, StatusVariable(spare, "lab/soak/spare/count", BuiltinType.FLOAT64, None)]
 
 
-def samples(life: Life, first: int, count: int, now_ns: int) -> Samples:
+def samples(run: RecorderRun, first: int, count: int, now_ns: int) -> Samples:
     """Return the events with these numbers, as a receiver returns them."""
     number = np.arange(first, first + count)
     origin = origins(number)
-    origin = np.where(origin < life.first, number, origin)  # Time of an earlier run: unknown.
+    origin = np.where(origin < run.first, number, origin)  # Time of an earlier run: unknown.
     found = np.zeros(count, SAMPLE)
-    found["created_ns"] = _created_ns(life, origin)
-    found["received_ns"] = np.maximum(now_ns, life.began_ns + (number - life.first) * STEP_NS)
+    found["created_ns"] = _created_ns(run, origin)
+    found["received_ns"] = np.maximum(now_ns, run.began_ns + (number - run.first) * STEP_NS)
     found["variable_id"] = _variable_ids(origin)
     found["sequence"] = origin % SEQUENCES
     found["value"] = _values(origin).view(np.int64)
@@ -97,7 +97,7 @@ def origins(number: Numbers) -> Numbers:
     return np.where(_is_each(number, COPIES) & (number >= back), number - back, number)
 
 
-def reasons(number: Numbers, sequence: Numbers) -> Words:
+def reasons(number: Numbers, sequence: Numbers) -> Texts:
     """Return why each record is in quarantine: empty if it is archived, `?` if it is impossible."""
     copied = origins(number)
     is_copy = (copied != number) & (sequence == copied % SEQUENCES)
@@ -115,8 +115,8 @@ def reasons(number: Numbers, sequence: Numbers) -> Words:
     )
 
 
-def _created_ns(life: Life, origin: Numbers) -> Numbers:
-    ordinary_ns = life.began_ns + (origin - life.first) * STEP_NS
+def _created_ns(run: RecorderRun, origin: Numbers) -> Numbers:
+    ordinary_ns = run.began_ns + (origin - run.first) * STEP_NS
     comes_late = origin % STREAMS == COMES_LATE
     late_ns = np.where(
         comes_late & _is_each(origin // STREAMS, FAR_BEHIND),
@@ -134,8 +134,8 @@ def _variable_ids(origin: Numbers) -> Numbers:
 
 def _values(origin: Numbers) -> NDArray[np.float64]:
     place = origin % STREAMS
-    turn = (origin // STREAMS + HIGH_SHIFT * place) % HIGH_EVERY
-    is_high = (place < FALLS_SILENT) & (turn < HIGH_FOR) & ~_is_each(origin, BEHIND)
+    position = (origin // STREAMS + HIGH_SHIFT * place) % HIGH_EVERY
+    is_high = (place < FALLS_SILENT) & (position < HIGH_FOR) & ~_is_each(origin, BEHIND)
     value = np.where(is_high, 51.0, 50 + np.sin(origin / 5_000.0) / 10)
     return np.where(_is_each(origin, NOT_FINITE), np.nan, value)
 

@@ -45,15 +45,15 @@ def driver(
     The driver finds alarms if there are rules. With `is_once` it leaves the last windows open, so
     that the next driver continues as if there had been only one.
     """
-    words = [str(folder.path), str(rows_per_batch), str(folder.log)]
-    words += [] if rules is None else ["--rules", str(rules)]
-    words += ["--once"] if is_once else []
-    words += ["--file-bytes-max", str(file_bytes_max)]
-    with (folder.path / DRIVER_LOG).open("ab") as told:
+    arguments = [str(folder.path), str(rows_per_batch), str(folder.log)]
+    arguments += [] if rules is None else ["--rules", str(rules)]
+    arguments += ["--once"] if is_once else []
+    arguments += ["--file-bytes-max", str(file_bytes_max)]
+    with (folder.path / DRIVER_LOG).open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "lab.pipeline.driver", *words],
-            stdout=told,
-            stderr=told,
+            [sys.executable, "-m", "lab.pipeline.driver", *arguments],
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
     try:
@@ -71,7 +71,7 @@ def kill_in_the_middle(folder: PipelineFolder, rows_per_batch: int, chance: rand
     with driver(folder, rows_per_batch) as process:
         deadline = time.monotonic() + END_S_MAX
         while taken(folder) <= before and time.monotonic() < deadline:
-            assert process.poll() is None, last_words(folder)
+            assert process.poll() is None, last_output(folder)
             time.sleep(0.1)
         time.sleep(chance.random() * 1.5)
     return taken(folder)
@@ -92,10 +92,10 @@ def finish(
         except subprocess.TimeoutExpired as error:
             raise LabError(f"a driver is not at its end after {END_S_MAX:.0f} s") from error
         if code:
-            raise LabError(f"a driver ended with {code}: {last_words(folder)}")
+            raise LabError(f"a driver ended with {code}: {last_output(folder)}")
 
 
-def last_words(folder: PipelineFolder) -> str:
+def last_output(folder: PipelineFolder) -> str:
     """Return the end of the output of the folder's drivers."""
     return (folder.path / DRIVER_LOG).read_text(errors="replace")[-2_000:]
 

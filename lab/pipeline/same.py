@@ -48,8 +48,10 @@ def unlawful(good: pa.Table, bad: pa.Table) -> Iterator[str]:
     wrong = np.flatnonzero(found != expected)
     if len(wrong):
         at = wrong[0]
-        told = f"record {number[at]} is {found[at] or 'good'} instead of {expected[at] or 'good'}"
-        yield f"{len(wrong)} records are not what was fed: {told}"
+        example = (
+            f"record {number[at]} is {found[at] or 'good'} instead of {expected[at] or 'good'}"
+        )
+        yield f"{len(wrong)} records are not what was fed: {example}"
     for reason in np.setdiff1d(REASONS, found):
         yield f"no record has the reason {reason}, so nothing is shown of it"
 

@@ -82,9 +82,13 @@ class LinkFaults:
         burst_mean = (self.burst_min + self.burst_max) / 2
         return self.loss / (1 + self.loss - self.loss / burst_mean)
 
-    def words(self) -> list[str]:
+    def arguments(self) -> list[str]:
         """Return the settings as the C program reads them."""
-        return [word for field in fields(self) for word in (field.name, _plain(self, field.name))]
+        return [
+            argument
+            for field in fields(self)
+            for argument in (field.name, _plain(self, field.name))
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class Relay:
         self, wire: str, faults: LinkFaults, *, direction: Direction = Direction.BOTH
     ) -> None:
         """Replace all settings; the fates begin again with the seed's first."""
-        self._order("set", wire, direction.value, *faults.words())
+        self._order("set", wire, direction.value, *faults.arguments())
 
     def clear(self, wire: str, *, direction: Direction = Direction.BOTH) -> None:
         self.set_faults(wire, LinkFaults(), direction=direction)
@@ -91,12 +91,12 @@ class Relay:
         self._order("heal", wire, direction.value)
 
     def counters(self, wire: str) -> dict[Direction, WireCounters]:
-        told: dict[str, dict[str, float]] = json.loads(self._order("counters", wire))
+        report: dict[str, dict[str, float]] = json.loads(self._order("counters", wire))
         return {
             Direction(name): msgspec.convert(
                 {_field(key): value for key, value in counted.items()}, WireCounters
             )
-            for name, counted in told.items()
+            for name, counted in report.items()
         }
 
     def close(self) -> None:
@@ -111,14 +111,14 @@ class Relay:
             self._process.wait()
         self._process.stdout.close()
 
-    def _order(self, *words: str) -> str:
+    def _order(self, *command: str) -> str:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(" ".join(words) + "\n")
+            self._process.stdin.write(" ".join(command) + "\n")
         answer = self._process.stdout.readline().strip()
         if not answer or answer.startswith("error"):
-            raise LabError(f"relay: {' '.join(words)}: {answer.removeprefix('error ') or 'gone'}")
+            raise LabError(f"relay: {' '.join(command)}: {answer.removeprefix('error ') or 'gone'}")
         return answer
 
 

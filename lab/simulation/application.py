@@ -211,7 +211,7 @@ class Application:
         self.unanswered += 1
         self.node.judge.not_answered(self.node, asked)
 
-    def told(self, notice: Notice) -> None:
+    def notified(self, notice: Notice) -> None:
         match notice:
             case Unpublished(subscription_id=number, is_over=True):
                 self._end(number)
@@ -236,14 +236,14 @@ class Application:
         self.orphans.clear()
         self.publications.clear()
 
-    def publication_restored(self, word: PublicationRestored) -> None:
-        if isinstance(word.outcome, PublishedOutcome):
-            self.publications[word.name] = word.outcome.variable
+    def publication_restored(self, instruction: PublicationRestored) -> None:
+        if isinstance(instruction.outcome, PublishedOutcome):
+            self.publications[instruction.name] = instruction.outcome.variable
 
-    def subscription_restored(self, word: SubscriptionRestored) -> None:
-        contract = self.contracts.get(word.label) or self.patterns.get(word.label)
-        if isinstance(word.outcome, GrantedOutcome) and contract is not None:
-            contract.number = word.outcome.subscription_id
+    def subscription_restored(self, instruction: SubscriptionRestored) -> None:
+        contract = self.contracts.get(instruction.label) or self.patterns.get(instruction.label)
+        if isinstance(instruction.outcome, GrantedOutcome) and contract is not None:
+            contract.number = instruction.outcome.subscription_id
             if contract.number in self.over:
                 self._end(contract.number)
             else:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WALL_NS: Final = 1_800_000_000 * NS_PER_S
 FAILED_NS: Final = 1_000_000
-FAILED_WORDS: Final = frozenset({"request_failed", "word_failed"})
+FAILED_NOTES: Final = frozenset({"request_failed", "word_failed"})
 """Notes of a broker that has met a bug and continues."""
 CERTIFICATE_END_S: Final = 2_000_000_000
 
@@ -106,20 +106,20 @@ class BrokerNode(Node):
         """Return an identity that is not random, so that a seed always gives the same messages."""
         return f"{self.name} {self.world.now_ns}"
 
-    def _send(self, said: Send) -> None:
+    def _send(self, instruction: Send) -> None:
         if (
-            type(said.message) is Return
+            type(instruction.message) is Return
             and self.on_returned is not None
             and not self.is_impostor
             and self.broker is not None
         ):
-            self.on_returned(self.broker, said.message.body)
-        super()._send(said)
+            self.on_returned(self.broker, instruction.message.body)
+        super()._send(instruction)
 
-    def note(self, said: Note) -> None:
-        super().note(said)
-        if said.word in FAILED_WORDS:
-            raise PropertyBroken("machines do not fail", f"{self.name}: {dict(said.facts)}")
+    def note(self, instruction: Note) -> None:
+        super().note(instruction)
+        if instruction.word in FAILED_NOTES:
+            raise PropertyBroken("machines do not fail", f"{self.name}: {dict(instruction.facts)}")
 
     def _persist(self, order: Persist) -> None:
         if self.is_impostor:

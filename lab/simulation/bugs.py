@@ -53,7 +53,7 @@ class Patch:
 class Bug:
     """Description of one bug, and its patches."""
 
-    words: str
+    description: str
     patches: tuple[Patch, ...]
 
 
@@ -82,8 +82,8 @@ def _check_nothing(_: Function) -> Function:
 
 
 def _acknowledge_at_once(right: Function) -> Function:
-    def _persist(self: Any, *words: Any) -> None:
-        right(self, *words)
+    def _persist(self: Any, *arguments: Any) -> None:
+        right(self, *arguments)
         self.persisted(next(reversed(self._pending)))
 
     return _persist
@@ -181,9 +181,9 @@ def _forget_ends(right: Function) -> Function:
 
 
 def _take_any_term(right: Function) -> Function:
-    def _from_broker(self: Any, *words: Any) -> Any:
+    def _from_broker(self: Any, *arguments: Any) -> Any:
         self._term = 0
-        return right(self, *words)
+        return right(self, *arguments)
 
     return _from_broker
 
@@ -201,17 +201,17 @@ def _drop_last_piece(right: Function) -> Function:
 
 
 def _confirm_at_once(right: Function) -> Function:
-    def _change(self: Any, *words: Any) -> Any:
-        said = right(self, *words)
-        told = [
+    def _change(self: Any, *arguments: Any) -> Any:
+        instructions = right(self, *arguments)
+        confirmed = [
             Send(
                 self._broker_peer,
                 TableChanged(number=each.change.number, digest=self.table.digest),
             )
-            for each in said
+            for each in instructions
             if isinstance(each, ApplyTable)
         ]
-        return [*said, *told]
+        return [*instructions, *confirmed]
 
     return _change
 

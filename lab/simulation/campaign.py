@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 16
 """Seeds that a process takes at once; their garbage is collected together."""
-STORY_LINES: Final = 60
+TRACE_LINES_MAX: Final = 60
 LINE_COLUMNS: Final = 240
 
 
@@ -67,7 +67,7 @@ class Tally:
         """Return the seeds per minute of processor time of one core."""
         return 60 * self.seeds / self.busy_s if self.busy_s else 0.0
 
-    def words(self, wall_s: float) -> str:
+    def report(self, wall_s: float) -> str:
         seeds = max(1, self.seeds)
         return (
             f"{self.seeds:,} seeds, {len(self.failures):,} failures; "
@@ -108,13 +108,13 @@ def finding(bug: str, seeds: range, of: Simulation = ONE_CLOUD) -> Verdict | Non
 
 def explain(seed: int, *, bug: str = "", of: Simulation = ONE_CLOUD) -> str:
     """Return a report of a failure: the broken rule, the end of the trace, how to replay it."""
-    verdict = of.run_seed(seed, bug=bug, is_told=True)
-    lines = [line[:LINE_COLUMNS] for line in verdict.story[-STORY_LINES:]]
-    left_out = len(verdict.story) - len(lines)
+    verdict = of.run_seed(seed, bug=bug, is_traced=True)
+    lines = [line[:LINE_COLUMNS] for line in verdict.trace_lines[-TRACE_LINES_MAX:]]
+    left_out = len(verdict.trace_lines) - len(lines)
     option = f" --bug {bug}" if bug else ""
     return "\n".join(
         [
-            f"seed {seed}: {verdict.words or 'nothing broke'}",
+            f"seed {seed}: {verdict.complaint or 'nothing broke'}",
             f"... {left_out:,} lines before",
             *lines,
             f"replay: python -m {of.module} --seed {seed}{option} --trace",

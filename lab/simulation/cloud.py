@@ -53,10 +53,10 @@ class Cloud:
             self.add_router(router)
         self.endpoints: dict[str, EndPointNode] = {}
 
-    def adopt(self, swarm: Swarm, judge: Judge, *, is_told: bool) -> None:
+    def adopt(self, swarm: Swarm, judge: Judge, *, is_traced: bool) -> None:
         """Become the cloud of this seed, with its draws, delays and end-points."""
         self.swarm = swarm
-        self.world.begin(swarm.seed, is_told=is_told)
+        self.world.begin(swarm.seed, is_traced=is_traced)
         self.network.delay_ns_max = swarm.delay_ns_max
         self.network.is_all_encoded = swarm.is_all_encoded
         self.network.encoded.clear()

@@ -57,7 +57,7 @@ class EndPointNode(Node):
         AttachRefused: "_refused",
         Answered: "_answered",
         Unanswered: "_unanswered",
-        NoticeReceived: "_told",
+        NoticeReceived: "_notified",
         PublicationRestored: "_publication_restored",
         SubscriptionRestored: "_subscription_restored",
     }
@@ -136,49 +136,49 @@ class EndPointNode(Node):
                 f"{self.name} got {before}, then {now}, for request {answer.request_id}",
             )
 
-    def _sign(self, words: bytes) -> bytes:
-        return plain_signature(self._key, words)
+    def _sign(self, message: bytes) -> bytes:
+        return plain_signature(self._key, message)
 
     # Messages from the session.
 
-    def _attached(self, word: EdgeAttached) -> None:
-        self.attached.add(word.edge)
-        self.turned_away.discard(word.edge)
-        self.channels_up[word.edge] = word.outcome.up_channel_id
+    def _attached(self, instruction: EdgeAttached) -> None:
+        self.attached.add(instruction.edge)
+        self.turned_away.discard(instruction.edge)
+        self.channels_up[instruction.edge] = instruction.outcome.up_channel_id
 
-    def _lost(self, word: EdgeLost) -> None:
-        self.attached.discard(word.edge)
+    def _lost(self, instruction: EdgeLost) -> None:
+        self.attached.discard(instruction.edge)
 
-    def _registrations_lost(self, word: RegistrationsLost) -> None:
+    def _registrations_lost(self, instruction: RegistrationsLost) -> None:
         """Trace the loss; the session repeats the requests and reports each result."""
-        if self.world.is_told:
-            self.world.tell(self.peer, f"is not known any more: code {word.code}")
+        if self.world.is_traced:
+            self.world.tell(self.peer, f"is not known any more: code {instruction.code}")
 
-    def _refused(self, word: AttachRefused) -> None:
-        if word.refused.code == RouterFull.code:
-            self.turned_away.add(word.edge)
-        if self.world.is_told:
-            self.world.tell(self.peer, f"is refused: {word.refused.reason}")
+    def _refused(self, instruction: AttachRefused) -> None:
+        if instruction.refused.code == RouterFull.code:
+            self.turned_away.add(instruction.edge)
+        if self.world.is_traced:
+            self.world.tell(self.peer, f"is refused: {instruction.refused.reason}")
 
-    def _answered(self, word: Answered) -> None:
-        self.application.answered(word.token, word.outcomes)
+    def _answered(self, instruction: Answered) -> None:
+        self.application.answered(instruction.token, instruction.outcomes)
 
-    def _unanswered(self, word: Unanswered) -> None:
-        self.application.not_answered(word.token)
+    def _unanswered(self, instruction: Unanswered) -> None:
+        self.application.not_answered(instruction.token)
 
-    def _told(self, word: NoticeReceived) -> None:
-        self.application.told(word.notice)
+    def _notified(self, instruction: NoticeReceived) -> None:
+        self.application.notified(instruction.notice)
 
-    def _publication_restored(self, word: PublicationRestored) -> None:
-        self.application.publication_restored(word)
+    def _publication_restored(self, instruction: PublicationRestored) -> None:
+        self.application.publication_restored(instruction)
 
-    def _subscription_restored(self, word: SubscriptionRestored) -> None:
-        self.application.subscription_restored(word)
+    def _subscription_restored(self, instruction: SubscriptionRestored) -> None:
+        self.application.subscription_restored(instruction)
 
-    def note(self, said: Note) -> None:
-        if said.word == "registrations_lost":
+    def note(self, instruction: Note) -> None:
+        if instruction.word == "registrations_lost":
             self.application.lost_all()
-        super().note(said)
+        super().note(instruction)
 
 
 def _given(body: bytes) -> list[int]:

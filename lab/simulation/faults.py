@@ -59,7 +59,7 @@ class Faults:
         self._mending.stop()
 
     def _do(self, kind: FaultKind) -> None:
-        if self._world.is_told:
+        if self._world.is_traced:
             self._world.tell("fault", kind.name)
         self._doing[kind]()
 

@@ -73,7 +73,7 @@ class Node(ABC):
 
     def crash(self, *, is_sudden: bool) -> None:
         """Crash as by kill -9; if sudden, with the whole host."""
-        if self.world.is_told:
+        if self.world.is_traced:
             self.world.tell(self.peer, "CRASHES" + (" with its host" if is_sudden else ""))
         self.is_up = False
         self.is_paused = False
@@ -108,12 +108,12 @@ class Node(ABC):
         world.mark(self.number)
         try:
             while work:
-                said = work.popleft()
-                if world.is_told:
-                    world.tell(self.peer, f"hears {said}")
+                current = work.popleft()
+                if world.is_traced:
+                    world.tell(self.peer, f"receives {current}")
                 machine = self.machine
                 assert machine is not None
-                for instruction in machine.handle(said, world.now_ns):
+                for instruction in machine.handle(current, world.now_ns):
                     getattr(self, doing[type(instruction)])(instruction)
         finally:
             self._is_working = False
@@ -122,52 +122,54 @@ class Node(ABC):
         for instruction in instructions:
             getattr(self, self.doing[type(instruction)])(instruction)
 
-    def _send(self, said: Send) -> None:
-        if self.world.is_told:
-            self.world.tell(self.peer, f"says to {said.peer}: {said.message}")
-        session = self.sessions.get(said.peer)
+    def _send(self, instruction: Send) -> None:
+        if self.world.is_traced:
+            self.world.tell(self.peer, f"sends to {instruction.peer}: {instruction.message}")
+        session = self.sessions.get(instruction.peer)
         if session is not None:
-            session.send(self, said.message)
+            session.send(self, instruction.message)
 
-    def _close(self, said: Close) -> None:
-        session = self.sessions.get(said.peer)
+    def _close(self, instruction: Close) -> None:
+        session = self.sessions.get(instruction.peer)
         if session is not None:
-            if self.world.is_told:
-                self.world.tell(self.peer, f"closes {said.peer}: {said.reason}")
+            if self.world.is_traced:
+                self.world.tell(self.peer, f"closes {instruction.peer}: {instruction.reason}")
             session.close(self)
 
-    def _set_timer(self, said: SetTimer) -> None:
+    def _set_timer(self, instruction: SetTimer) -> None:
         self._timer_number += 1
-        self._timers[said.name] = self._timer_number
-        self.world.after(said.after_ns, self._fire, said.name, self._timer_number, self.process)
+        self._timers[instruction.name] = self._timer_number
+        self.world.after(
+            instruction.after_ns, self._fire, instruction.name, self._timer_number, self.process
+        )
 
     def has_timer(self, name: str) -> bool:
         return name in self._timers
 
-    def _cancel_timer(self, said: CancelTimer) -> None:
-        self._timers.pop(said.name, None)
+    def _cancel_timer(self, instruction: CancelTimer) -> None:
+        self._timers.pop(instruction.name, None)
 
     def _fire(self, name: str, number: int, process: int) -> None:
         if process == self.process and self._timers.get(name) == number:
             del self._timers[name]
             self.tell(TimerFired(name))
 
-    def note(self, said: Note) -> None:
-        if self.world.is_told:
-            self.world.tell(self.peer, f"notes {said.word} {dict(said.facts)}")
+    def note(self, instruction: Note) -> None:
+        if self.world.is_traced:
+            self.world.tell(self.peer, f"notes {instruction.word} {dict(instruction.facts)}")
 
     # Pauses.
 
     def pause(self) -> None:
         """Pause as by SIGSTOP: events wait until `resume`, and none is lost."""
-        if self.world.is_told:
+        if self.world.is_traced:
             self.world.tell(self.peer, "PAUSES")
         self.is_paused = True
 
     def resume(self) -> None:
         if not self.is_paused:
             return
-        if self.world.is_told:
+        if self.world.is_traced:
             self.world.tell(self.peer, "RESUMES")
         self.is_paused = False
         waiting, self._inbox = self._inbox, []

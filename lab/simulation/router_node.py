@@ -163,10 +163,10 @@ class RouterNode(Node):
 
     # The broker.
 
-    def note(self, said: Note) -> None:
-        super().note(said)
-        if said.word == ACCEPTED:
-            self._check_term(int(dict(said.facts)["term"]), "accepts a broker")
+    def note(self, instruction: Note) -> None:
+        super().note(instruction)
+        if instruction.word == ACCEPTED:
+            self._check_term(int(dict(instruction.facts)["term"]), "accepts a broker")
 
     def _check_term(self, term: int, what: str) -> None:
         if term < self.term_highest:
@@ -177,11 +177,11 @@ class RouterNode(Node):
 
     # The core.
 
-    def _apply(self, said: ApplyTable) -> None:
-        change = said.change
+    def _apply(self, instruction: ApplyTable) -> None:
+        change = instruction.change
         self._check_term(change.term, "takes orders")
         self._changes.append(change)
-        self._number = said.number
+        self._number = instruction.number
         if not self._is_due:
             self._is_due = True
             took_ns = self.world.between(10_000, COMMIT_NS_MAX)
@@ -226,10 +226,12 @@ class RouterNode(Node):
     def _ignore(self, _: Any) -> None:  # noqa: ANN401
         """Ignore modes, since the light model has one."""
 
-    def _set_timer(self, said: SetTimer) -> None:
-        if said.name == COUNTERS_TIMER:
-            said = type(said)(said.name, said.after_ns * COUNTERS_SEGMENT)
-        super()._set_timer(said)
+    def _set_timer(self, instruction: SetTimer) -> None:
+        if instruction.name == COUNTERS_TIMER:
+            instruction = type(instruction)(
+                instruction.name, instruction.after_ns * COUNTERS_SEGMENT
+            )
+        super()._set_timer(instruction)
 
 
 _COUNTERS: Final = ReportCounters(router={"in": 1})

@@ -44,8 +44,8 @@ class Verdict:
     messages: int
     virtual_ns: int
     rule: str = ""
-    words: str = ""
-    story: tuple[str, ...] = ()
+    complaint: str = ""
+    trace_lines: tuple[str, ...] = ()
 
     @property
     def is_good(self) -> bool:
@@ -54,15 +54,15 @@ class Verdict:
 
 def judged(seed: int, world: World, run: Callable[[], None]) -> Verdict:
     """Return the verdict on a run in this world."""
-    rule = words = ""
+    rule = complaint = ""
     try:
         run()
     except PropertyBroken as broken:
-        rule, words = broken.rule, str(broken)
+        rule, complaint = broken.rule, str(broken)
     except Exception as error:
         # A failure of a machine is a finding like any other.
-        rule, words = "machines do not fail", f"{type(error).__name__}: {error}"
-        if world.is_told:
+        rule, complaint = "machines do not fail", f"{type(error).__name__}: {error}"
+        if world.is_traced:
             raise
     return Verdict(
         seed,
@@ -71,27 +71,27 @@ def judged(seed: int, world: World, run: Callable[[], None]) -> Verdict:
         world.messages,
         world.now_ns,
         rule,
-        words,
-        tuple(world.story),
+        complaint,
+        tuple(world.trace_lines),
     )
 
 
-def run_seed(seed: int, *, bug: str = "", is_told: bool = False) -> Verdict:
+def run_seed(seed: int, *, bug: str = "", is_traced: bool = False) -> Verdict:
     """Run a seed from the first session to the last check, with a planted bug if one is named."""
     with planted(bug):
-        return Run(draw(seed), bug=bug, is_told=is_told).verdict()
+        return Run(draw(seed), bug=bug, is_traced=is_traced).verdict()
 
 
 class Run:
     """Run of one seed."""
 
-    def __init__(self, swarm: Swarm, *, bug: str = "", is_told: bool = False) -> None:
+    def __init__(self, swarm: Swarm, *, bug: str = "", is_traced: bool = False) -> None:
         self.swarm = swarm
         self.properties = Properties()
         found = None if swarm.is_cold else settled_cloud(swarm, bug=bug)
         self._is_settled = found is not None
         self.cloud = found or Cloud(swarm)
-        self.cloud.adopt(swarm, self.properties, is_told=is_told)
+        self.cloud.adopt(swarm, self.properties, is_traced=is_traced)
         self.properties.watch(self.cloud)
         self.faults = Faults(self.cloud)
         self.workload = Workload(self.cloud, CloudChanges(self.cloud).change)

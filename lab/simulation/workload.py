@@ -114,7 +114,7 @@ class Workload:
             if self._change_cloud is not None:
                 self._change_cloud()
         elif self._is_free(node):
-            if self._world.is_told:
+            if self._world.is_traced:
                 self._world.tell(node.peer, f"WANTS {work.name}")
             self._doing[work](node)
 

@@ -24,31 +24,31 @@ _HEAD: Final = Struct("<QQI")
 
 
 class PropertyBroken(Exception):  # noqa: N818 — it is a finding, not an error of the simulator.
-    """Failure of a property that must always hold; `rule` names it, the words say where."""
+    """Failure of a property that must always hold; `rule` names it, the rest says where."""
 
-    def __init__(self, rule: str, words: str) -> None:
-        super().__init__(f"{rule}: {words}")
+    def __init__(self, rule: str, detail: str) -> None:
+        super().__init__(f"{rule}: {detail}")
         self.rule = rule
 
 
 class World:
     """Clock and agenda; `now_ns` only grows, and the seed orders actions of the same time."""
 
-    def __init__(self, seed: int, *, is_told: bool = False) -> None:
+    def __init__(self, seed: int, *, is_traced: bool = False) -> None:
         self.random = Random()
         self.now_ns = 0
-        self.begin(seed, is_told=is_told)
+        self.begin(seed, is_traced=is_traced)
         self.heap: list[tuple[int, float, Callable[..., None], tuple[Any, ...]]] = []
         self.draw = self.random.random
 
-    def begin(self, seed: int, *, is_told: bool) -> None:
+    def begin(self, seed: int, *, is_traced: bool) -> None:
         """Begin a seed: draw from it, and count and trace from now on."""
         self.random.seed(seed)
         self.steps = 0
         self.steps_max = STEPS_MAX
         self.messages = 0
-        self.is_told = is_told
-        self.story: list[str] = []
+        self.is_traced = is_traced
+        self.trace_lines: list[str] = []
         self._trace = blake2b(digest_size=8)
         self.add_to_trace = self._trace.update
 
@@ -63,19 +63,19 @@ class World:
         self._trace = blake2b(digest_size=8)
         self.add_to_trace = self._trace.update
 
-    def after(self, delay_ns: int, action: Callable[..., None], *words: object) -> None:
-        """Call `action(*words)` so much later."""
-        heappush(self.heap, (self.now_ns + delay_ns, self.draw(), action, words))
+    def after(self, delay_ns: int, action: Callable[..., None], *arguments: object) -> None:
+        """Call `action(*arguments)` so much later."""
+        heappush(self.heap, (self.now_ns + delay_ns, self.draw(), action, arguments))
 
-    def at(self, at_ns: int, action: Callable[..., None], *words: Any) -> None:  # noqa: ANN401
-        heappush(self.heap, (at_ns, self.draw(), action, words))
+    def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401
+        heappush(self.heap, (at_ns, self.draw(), action, arguments))
 
     def run_until(self, end_ns: int) -> None:
         """Run every action that is due by then."""
         heap = self.heap
         while heap and heap[0][0] <= end_ns:
-            self.now_ns, _, action, words = heappop(heap)
-            action(*words)
+            self.now_ns, _, action, arguments = heappop(heap)
+            action(*arguments)
             self.steps += 1
             if self.steps > self.steps_max:
                 raise PropertyBroken("talk ends", f"{self.steps} steps and no rest")
@@ -98,8 +98,8 @@ class World:
         self.add_to_trace(_HEAD.pack(self.now_ns, number, len(body)) + body)
 
     def tell(self, who: str, what: str) -> None:
-        """Add a line to the story; call it only if `is_told`, since formatting takes long."""
-        self.story.append(f"{self.now_ns / NS_PER_S:10.6f}  {who:<22} {what}")
+        """Add a line to the readable trace; only if `is_traced`, since formatting is slow."""
+        self.trace_lines.append(f"{self.now_ns / NS_PER_S:10.6f}  {who:<22} {what}")
 
     def digest(self) -> str:
         """Return the hash of all marks; equal for equal seeds, whatever Python's own hashes."""

@@ -41,7 +41,7 @@ def digests(hash_seed: int) -> str:
 
 def test_every_property_holds_in_many_clouds_under_faults() -> None:
     tally = campaign(SEEDS)
-    assert not tally.failures, "\n".join(verdict.words for verdict in tally.failures)
+    assert not tally.failures, "\n".join(verdict.complaint for verdict in tally.failures)
     assert tally.seeds == len(SEEDS)
     assert tally.messages_min >= MESSAGES_MIN
 
@@ -52,12 +52,12 @@ def test_a_seed_is_the_same_whatever_python_hashes() -> None:
     assert first == second
 
 
-def test_a_seed_told_aloud_is_the_same_seed() -> None:
-    silent, aloud = run_seed(3), run_seed(3, is_told=True)
-    assert silent.digest == aloud.digest
-    assert not silent.story
-    told = "\n".join(aloud.story)
-    assert all(word in told for word in (" hears Received", " says to ", " WANTS PUBLISH"))
+def test_a_traced_seed_is_the_same_seed() -> None:
+    silent, traced = run_seed(3), run_seed(3, is_traced=True)
+    assert silent.digest == traced.digest
+    assert not silent.trace_lines
+    trace = "\n".join(traced.trace_lines)
+    assert all(text in trace for text in (" receives Received", " sends to ", " WANTS PUBLISH"))
 
 
 def test_one_other_byte_of_a_message_makes_another_trace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,11 +83,11 @@ class Point:
     broker: str
     number: int
     is_before: bool
-    words: str
+    instruction: str
 
     def __str__(self) -> str:
         when = "before" if self.is_before else "after"
-        return f"{self.operation}: {self.broker} dies {when} {self.words} ({self.number})"
+        return f"{self.operation}: {self.broker} dies {when} {self.instruction} ({self.number})"
 
 
 @dataclass(slots=True)
@@ -221,18 +221,18 @@ class Recorder:
         self._persists: dict[str, list[str]] = {}
 
     def before(self, node: TreeBrokerNode, instruction: Send | Persist) -> None:
-        self._count(node.name, _words(instruction), is_before=True)
+        self._count(node.name, _describe(instruction), is_before=True)
 
     def after(self, node: TreeBrokerNode, instruction: Send | Persist) -> None:
-        self._count(node.name, _words(instruction), is_before=False)
+        self._count(node.name, _describe(instruction), is_before=False)
 
-    def _count(self, broker: str, words: str, *, is_before: bool) -> None:
+    def _count(self, broker: str, instruction: str, *, is_before: bool) -> None:
         number = self._counts[broker, is_before]
         self._counts[broker, is_before] += 1
-        self.points.append(Point(self.operation, broker, number, is_before, words))
+        self.points.append(Point(self.operation, broker, number, is_before, instruction))
 
 
-def _words(instruction: Send | Persist) -> str:
+def _describe(instruction: Send | Persist) -> str:
     if isinstance(instruction, Send):
         return f"{type(instruction.message).__name__} to {instruction.peer}"
     return "a persist"
@@ -349,7 +349,7 @@ def _first_scene() -> Scene:
     properties = TreeProperties()
     grid = settled_tree(swarm)
     assert grid is not None, "a tree without work or faults does not come up"
-    grid.adopt(swarm, properties, is_told=False)
+    grid.adopt(swarm, properties, is_traced=False)
     properties.watch(grid)
     grid.start_endpoints()
     scene = Scene(grid, properties)

@@ -104,7 +104,7 @@ class TreeFaults:
                 self._grid.wires.owned[owner].set_cut(one, is_cut=True)
 
     def _do(self, kind: FaultKind) -> None:
-        if self._world.is_told:
+        if self._world.is_traced:
             self._world.tell("fault", kind.name)
         self._doing[kind]()
 

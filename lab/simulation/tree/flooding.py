@@ -43,7 +43,7 @@ Terms = dict[int, int]
 
 
 @dataclass(slots=True)
-class Wish:
+class PossibleFloods:
     """Floods that the operator of one broker may have set for one variable.
 
     `variable_id` is that of the publication in the answer; 0 if there was no answer.
@@ -60,7 +60,7 @@ class TreeFlooding:
         self._grid = grid
         self._world = grid.world
         self._operators: dict[str, OperatorNode] = {}
-        self._wishes: dict[tuple[str, str], Wish] = {}
+        self._possible_floods: dict[tuple[str, str], PossibleFloods] = {}
         self.done = 0
         self.refused = 0
 
@@ -103,7 +103,9 @@ class TreeFlooding:
 
         Variables with contracts are left out; other seeds cover those.
         """
-        flooded = {name for (_, name), wish in self._wishes.items() if any(wish.possible)}
+        flooded = {
+            name for (_, name), floods in self._possible_floods.items() if any(floods.possible)
+        }
         for node in self._grid.endpoints.values():
             flooded -= {contract.name for contract in node.application.contracts.values()}
         known = [
@@ -146,7 +148,7 @@ class TreeFlooding:
 
     def _end(self) -> bool:
         """End some flood that an operator has probably set; return whether there was one."""
-        known = [key for key, wish in self._wishes.items() if any(wish.possible)]
+        known = [key for key, floods in self._possible_floods.items() if any(floods.possible)]
         if not known:
             return False
         world = self._world
@@ -159,31 +161,31 @@ class TreeFlooding:
         return True
 
     def _ask(self, broker: str, command: SetFlooding | RemoveFlooding) -> None:
-        if self._world.is_told:
+        if self._world.is_traced:
             self._world.tell(f"operator/{broker}", f"WANTS {command}")
         self._operators[broker].ask(command, partial(self._answered, broker, command))
 
     def _answered(
         self, broker: str, command: SetFlooding | RemoveFlooding, answer: OperatorAnswer
     ) -> None:
-        wish = self._wishes.setdefault((broker, command.name), Wish())
-        after = [_after(command, terms) for terms in wish.possible]
+        floods = self._possible_floods.setdefault((broker, command.name), PossibleFloods())
+        after = [_after(command, terms) for terms in floods.possible]
         if answer.refused is None and isinstance(command, SetFlooding):
             check_written(int(answer.facts.get("variable_id", 0)), command.modes)
         if answer.refused is not None:
             self.refused += 1
             check_refusal(command.modes, answer.refused)
-            if self._operators[broker].was_said_again:
-                wish.possible += [terms for terms in after if terms not in wish.possible]
-                wish.variable_id = 0
+            if self._operators[broker].was_repeated:
+                floods.possible += [terms for terms in after if terms not in floods.possible]
+                floods.variable_id = 0
             return
         self.done += 1
         number = int(answer.facts.get("variable_id", 0))
-        if number != wish.variable_id:
+        if number != floods.variable_id:
             # The variable was perhaps published again, and nothing of its former flood is left.
             after += [_after(command, {})]
-        wish.possible = [terms for at, terms in enumerate(after) if terms not in after[:at]]
-        wish.variable_id = number
+        floods.possible = [terms for at, terms in enumerate(after) if terms not in after[:at]]
+        floods.variable_id = number
 
     # Checks.
 
@@ -201,7 +203,7 @@ class TreeFlooding:
                 if broker in leaves
                 else brokers[broker].state.flooding.floods
             )
-            names = [*held, *(name for known, name in self._wishes if known == broker)]
+            names = [*held, *(name for known, name in self._possible_floods if known == broker)]
             for name in sorted(set(names)):
                 found = held.get(name)
                 self._check_one(broker, name, found, published.get(name, 0))
@@ -215,14 +217,14 @@ class TreeFlooding:
             own = {mode: term.every for mode, term in held.own.items()}
             check_written(int(held.variable.variable_id), held.modes)
             flooded = int(held.variable.variable_id)
-        wish = self._wishes.get((broker, name), Wish())
-        if own and (own not in wish.possible or flooded != number):
+        floods = self._possible_floods.get((broker, name), PossibleFloods())
+        if own and (own not in floods.possible or flooded != number):
             raise PropertyBroken(
-                ASKED, f"{name} floods at {broker} {own}, asked was {wish}, published {number}"
+                ASKED, f"{name} floods at {broker} {own}, asked was {floods}, published {number}"
             )
-        is_certain = wish.variable_id and wish.variable_id == number
-        if is_certain and own not in wish.possible:
-            raise PropertyBroken(DONE, f"{name} floods at {broker} {own}, asked was {wish}")
+        is_certain = floods.variable_id and floods.variable_id == number
+        if is_certain and own not in floods.possible:
+            raise PropertyBroken(DONE, f"{name} floods at {broker} {own}, asked was {floods}")
 
 
 def _after(command: SetFlooding | RemoveFlooding, terms: Terms) -> Terms:

@@ -61,10 +61,10 @@ class TreeGrid:
     def clouds(self) -> tuple[str, ...]:
         return tuple(self.swarm.plan.clouds)
 
-    def adopt(self, swarm: TreeSwarm, judge: Judge, *, is_told: bool) -> None:
+    def adopt(self, swarm: TreeSwarm, judge: Judge, *, is_traced: bool) -> None:
         """Become the tree of this seed, with its draws, delays and end-points."""
         self.swarm = swarm
-        self.world.begin(swarm.seed, is_told=is_told)
+        self.world.begin(swarm.seed, is_traced=is_traced)
         self.world.steps_max = STEPS_MAX
         self.network.delay_ns_max = swarm.paces.delay_ns_max
         self.network.is_all_encoded = swarm.is_all_encoded

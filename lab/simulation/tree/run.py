@@ -34,22 +34,22 @@ REST_NS_MAX: Final = 60 * NS_PER_S
 END_NS_MAX: Final = 30 * NS_PER_S
 
 
-def run_seed(seed: int, *, bug: str = "", is_told: bool = False) -> Verdict:
+def run_seed(seed: int, *, bug: str = "", is_traced: bool = False) -> Verdict:
     """Run a seed from the first session to the last check, with a planted bug if one is named."""
     with planted(bug, BUGS):
-        return Run(draw(seed), bug=bug, is_told=is_told).verdict()
+        return Run(draw(seed), bug=bug, is_traced=is_traced).verdict()
 
 
 class Run:
     """Run of one seed."""
 
-    def __init__(self, swarm: TreeSwarm, *, bug: str = "", is_told: bool = False) -> None:
+    def __init__(self, swarm: TreeSwarm, *, bug: str = "", is_traced: bool = False) -> None:
         self.swarm = swarm
         self.properties = TreeProperties()
         found = None if swarm.is_cold else settled_tree(swarm, bug=bug)
         self._is_settled = found is not None
         self.grid = found or TreeGrid(swarm)
-        self.grid.adopt(swarm, self.properties, is_told=is_told)
+        self.grid.adopt(swarm, self.properties, is_traced=is_traced)
         self.properties.watch(self.grid)
         self.faults = TreeFaults(self.grid)
         self.workload = Workload(self.grid)
@@ -111,4 +111,4 @@ class Run:
             if quiet == QUIET_LOOKS:
                 return
             if world.now_ns >= end_ns:
-                raise PropertyBroken("everything comes to rest", unrest or "a last word")
+                raise PropertyBroken("everything comes to rest", unrest or "a last message")

@@ -154,9 +154,9 @@ def unrest_of_promises(grid: TreeGrid, promised: dict[str, Quality]) -> str | No
                 f"{wanted} paths, and is owed {again}"
             )
     for name, broker in grid.qos_brokers().items():
-        told = broker.survey()["broken"]
-        if told != broken.get(name, 0):
-            return f"{name} takes {told} contracts for broken, not {broken.get(name, 0)}"
+        reported = broker.survey()["broken"]
+        if reported != broken.get(name, 0):
+            return f"{name} takes {reported} contracts for broken, not {broken.get(name, 0)}"
     return None
 
 

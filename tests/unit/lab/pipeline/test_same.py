@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lab.pipeline.feed import Life, reasons, samples
+from lab.pipeline.feed import RecorderRun, reasons, samples
 from lab.pipeline.same import unlawful
 
 COUNT = 2_000
@@ -16,7 +16,7 @@ COUNT = 2_000
 @pytest.fixture
 def rows() -> pa.Table:
     number = np.arange(COUNT)
-    sequence = samples(Life(0, 10**18), 0, COUNT, 10**18)["sequence"].astype(np.int32)
+    sequence = samples(RecorderRun(0, 10**18), 0, COUNT, 10**18)["sequence"].astype(np.int32)
     reason = reasons(number, sequence.astype(np.int64)).tolist()
     return pa.table({"record": number, "sequence": sequence, "reason": reason})
 

@@ -11,20 +11,20 @@ from gridstat.record.log_reader import LogReader
 from gridstat.record.record_kinds import EVENTS
 from lab.errors import LabError
 from lab.pipeline.killing import kill
-from lab.pipeline.recorder import told_recorded
+from lab.pipeline.recorder import reported_records
 
 if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-LIFE_S_MAX: Final = 10.0
+RUN_S_MAX: Final = 10.0
 """Longest run of a recorder; some are killed while they start."""
 DOWN_S_MAX: Final = 1.5
 START_S_MAX: Final = 60.0
 POLL_S: Final = 0.05
 
 
-class RecorderLives:
+class SuccessiveRecorders:
     """Recorders of one log, at most one at a time; a late call of `tend` lets one live longer."""
 
     def __init__(self, folder: Path, log: Path, chance: random.Random) -> None:
@@ -33,21 +33,21 @@ class RecorderLives:
         """Kills of recorders that had recorded something."""
         self.complaints: list[str] = []
         self._log = log
-        self._told = folder / "recorder.told"
+        self._reported = folder / "recorder.reported"
         self._printed = folder / "recorder.log"
         self._chance = chance
         self._process: subprocess.Popen[bytes] | None = None
         self._due_s = 0.0
-        self._told_before = 0
+        self._reported_before = 0
 
     def __enter__(self) -> Self:
         """Start the first recorder and wait until it has recorded something."""
         self._start()
         deadline_s = time.monotonic() + START_S_MAX
         try:
-            while not told_recorded(self._told):
+            while not reported_records(self._reported):
                 if time.monotonic() > deadline_s:
-                    raise LabError(f"nothing is recorded: {self._last_words()}")
+                    raise LabError(f"nothing is recorded: {self._last_output()}")
                 self._check()
                 time.sleep(POLL_S)
         except BaseException:
@@ -81,23 +81,31 @@ class RecorderLives:
             return
         kill(process)
         self.kills += 1
-        told, recorded = told_recorded(self._told), self.recorded
-        self.felt += told > self._told_before
-        if recorded < told:
-            self.complaints.append(f"a recorder told of {told} records, the log has {recorded}")
-        self._told_before = told
+        reported, recorded = reported_records(self._reported), self.recorded
+        self.felt += reported > self._reported_before
+        if recorded < reported:
+            self.complaints.append(
+                f"a recorder reported {reported} records, the log has {recorded}"
+            )
+        self._reported_before = reported
 
     def _start(self) -> None:
-        words = [sys.executable, "-m", "lab.pipeline.recorder", str(self._log), str(self._told)]
+        command = [
+            sys.executable,
+            "-m",
+            "lab.pipeline.recorder",
+            str(self._log),
+            str(self._reported),
+        ]
         with self._printed.open("ab") as printed:
             self._process = subprocess.Popen(
-                words, stdout=printed, stderr=printed, start_new_session=True
+                command, stdout=printed, stderr=printed, start_new_session=True
             )
-        self._due_s = time.monotonic() + self._chance.random() * LIFE_S_MAX
+        self._due_s = time.monotonic() + self._chance.random() * RUN_S_MAX
 
     def _check(self) -> None:
         if self._process is not None and self._process.poll() is not None:
-            raise LabError(f"a recorder ended by itself: {self._last_words()}")
+            raise LabError(f"a recorder ended by itself: {self._last_output()}")
 
-    def _last_words(self) -> str:
+    def _last_output(self) -> str:
         return self._printed.read_text(errors="replace")[-2_000:]
