@@ -1,4 +1,4 @@
-"""What every test shares: Hypothesis profiles, the feature marker, and the search for leaks.
+"""Fixtures and hooks of all tests: Hypothesis profiles, the feature marker, leak detection.
 
 A test that leaves a thread, a file descriptor or a child process behind fails, so that the next
 one never pays for it.

@@ -1,4 +1,4 @@
-"""What this process holds of the system (descriptors, threads, children), to find leaks by."""
+"""System resources of this process (descriptors, threads, children), for leak detection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENDED = (FileNotFoundError, ProcessLookupError)
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What this process holds of the system's countable things."""
+    """Snapshot of the countable system resources of this process."""
 
     descriptors: frozenset[str]
     threads: frozenset[str]

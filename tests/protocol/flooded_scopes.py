@@ -30,7 +30,7 @@ FIRST_SUBSCRIBER: Final = 1_000
 
 
 class Where(Enum):
-    """Which routers have routes beside those at which a subscriber is attached."""
+    """Routers that have routes, beside those at which a subscriber is attached."""
 
     EVERYWHERE = auto()
     """All on a contract's path, in the flood or not."""

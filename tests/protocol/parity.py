@@ -56,7 +56,7 @@ class Pair:
         self.now_ns = NOW_NS
 
     def tell(self, call: Callable[[Subject], object]) -> bool:
-        """Whether both did it; if not, both refused it for the same reason."""
+        """Return whether both subjects did it; check that else both refused for one reason."""
         answers = [_answer(call, subject) for subject in self.subjects]
         assert answers[0] == answers[1]
         self.compare()
@@ -71,7 +71,7 @@ class Pair:
         self.tell(lambda core: core.close_channel(channel_id))
 
     def reopen_channel(self, spec: ChannelSpec) -> None:
-        """With nothing in between, so that no event sees the channel closed."""
+        """Close and open a channel with nothing in between, so that no event sees it closed."""
         self.close_channel(spec.channel_id)
         self.open_channel(spec)
 

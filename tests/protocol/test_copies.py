@@ -1,4 +1,4 @@
-"""By which channels the copies of a variable came to an edge. Two subjects: core and reference."""
+"""Channels by which the copies of a variable came to an edge. Two subjects: core and reference."""
 
 from __future__ import annotations
 

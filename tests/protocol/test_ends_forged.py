@@ -1,4 +1,4 @@
-"""What a receiver takes, and from whom: nobody else's datagrams disturb a stream."""
+"""Sources of a receiver: datagrams of others do not disturb a stream."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_nobody_else_is_heard_on_a_channel_whose_edge_is_heard(line: Line) -> No
 
 
 def test_a_live_stream_follows_no_stamp_that_no_router_lets_pass() -> None:
-    """Whoever the sender is, for others than end-points take any."""
+    """Use a receiver that takes any source, as all but end-points do."""
     line = Line(only_sources=False)
     line.stream(0, 20)
     for turn in range(5):

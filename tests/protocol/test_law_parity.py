@@ -117,7 +117,7 @@ def slots_around(every: int, rng: random.Random) -> Iterator[int]:
 
 
 def assert_core_filters_by(every: int, rng: random.Random) -> None:
-    """At many slots, negative ones by a phase later than the stamp."""
+    """Check the core's filter at many slots; negative ones have a phase later than the stamp."""
     for slot in slots_around(every, rng):
         if not SLOT_MIN <= slot <= SLOT_MAX:
             continue
@@ -153,7 +153,7 @@ def test_the_cores_test_without_division_holds_for_random_divisors_of_every_size
 
 
 def test_a_slot_is_the_difference_of_stamp_and_phase_at_one_a_nanosecond() -> None:
-    """What the tests above rest on."""
+    """Check the assumption of the tests above."""
     rng = random.Random(2)
     for slot in slots_around(EVERY_MAX, rng):
         phase_ns = rng.randint(max(0, -slot), min(U64_MAX, U64_MAX - slot))

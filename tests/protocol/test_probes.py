@@ -62,7 +62,7 @@ IDLE_ONLY = replace(PROBING, probes_only_when_idle=True)
 
 
 def sent_at(core: Subject, event_ms: Iterable[int], until_ms: int) -> dict[str, list[int]]:
-    """When events and probes have left; the thread looks every millisecond, events come first."""
+    """Return the times of events and probes; the thread runs every millisecond, events first."""
     events = set(event_ms)
     found: dict[str, list[int]] = {"events": [], "probes": []}
     for ms in range(until_ms):

@@ -1,4 +1,4 @@
-"""Whatever is ordered, lost, repeated or refused: in the end the core holds what is wanted.
+"""Convergence of the core to the wanted table, whatever is ordered, lost, repeated or refused.
 
 Hypothesis plays the broker's orders and everything that can go wrong between it and the core.
 """

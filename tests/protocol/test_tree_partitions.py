@@ -120,7 +120,7 @@ def change_both_sides(tree: Parted) -> dict[tuple[str, str], int]:
 
 
 def last_wanted() -> Contracts:
-    """What stands if all is granted: what is gone ends by itself, a pattern takes what has come."""
+    """Return the contracts if all is granted; ended ones are gone, a pattern has new variables."""
     wanted = BEFORE | CHANGED | BEGUN | {(PATTERN[0], name): 1 for name in PUBLISHED}
     return {
         (cloud, name): redundancy
@@ -130,14 +130,14 @@ def last_wanted() -> Contracts:
 
 
 def is_alone(cut: tuple[str, ...], cloud: str, name: str) -> bool:
-    """Whether the contract's owner has everybody below it on its side."""
+    """Return whether the contract's owner has all brokers below it on its side."""
     others = _above(name.partition("/")[0])
     owner = next(broker for broker in _above(cloud) if broker in others)
     return not any(owner in _above(child)[1:] for child in cut)
 
 
 def _above(name: str) -> list[str]:
-    """From the name itself up to the root."""
+    """Return the names from this one up to the root."""
     found = [name]
     while found[-1] in PARENTS:
         found.append(PARENTS[found[-1]])

@@ -1,4 +1,4 @@
-"""Whether all brokers of a tree and their routers hold the same of every contract, and no more."""
+"""Agreement of all brokers of a tree and their routers on every contract, and nothing more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Contracts = dict[tuple[str, str], int]
 
 
 def contracts_of(family: Family) -> Contracts:
-    """What end-points were granted of other clouds; two of one cloud and variable are an error."""
+    """Return the contracts with other clouds; check that there is one by cloud and variable."""
     found: Contracts = {}
     for cloud, _, asked in _asked(family):
         one = cloud, asked.record.name

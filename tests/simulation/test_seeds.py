@@ -61,7 +61,7 @@ def test_a_traced_seed_is_the_same_seed() -> None:
 
 
 def test_one_other_byte_of_a_message_makes_another_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the same length, so that nothing else of the trace is another."""
+    """Change one byte, of the same length, so that nothing else of the trace differs."""
     before = run_seed(3)
 
     def granted(*words: Any, **options: Any) -> GrantedOutcome:

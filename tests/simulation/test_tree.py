@@ -165,7 +165,7 @@ def test_a_seed_of_a_tree_replays_to_the_last_event() -> None:
     ids=str,
 )
 def test_a_seed_that_failed_under_an_earlier_workload_holds(seed: int, what: str) -> None:
-    """`what` is what the seed found then.
+    """Run a seed that once failed; `what` is the failure that it found.
 
     Applications ask for more kinds of quality since, so the seed runs another scenario now.
     """

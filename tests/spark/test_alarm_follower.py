@@ -132,7 +132,7 @@ def test_what_was_killed_before_it_was_handed_on_is_handed_on_later(
 def test_a_mark_of_what_was_sent_waits_for_the_publisher(
     spark: SparkSession, folder: PipelineFolder
 ) -> None:
-    """What it had not sent when it was killed comes again, with the same identity."""
+    """Run again after a kill: unsent alarms are published again, with the same identity."""
     record_events(folder.log, recorded(), rows_per_frame=30)
     first, second = Listener(), Listener()
     run(spark, folder, AlarmFollower(folder, RULES, publish=first.publish, is_sent=lambda: False))

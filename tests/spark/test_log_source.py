@@ -75,7 +75,7 @@ def rows_read(reader: LogBatchReader) -> int:
 
 
 def error_of(call: Callable[[], object]) -> GridStatError:
-    """What a user is told, out of what Spark says."""
+    """Return the error for the user, extracted from Spark's exception."""
     with pytest.raises(Exception, match="gridstat") as told:
         call()
     found = own_error(told.value)

@@ -1,4 +1,4 @@
-"""What Spark itself does with `pushFilters` of a data source written in Python (ADR-0023).
+"""Behaviour of Spark itself with `pushFilters` of a data source written in Python (ADR-0023).
 
 No code of ours takes part. When one of these tests fails after an upgrade, Spark has changed: look
 whether the decision still has its reason, and do not merely correct the numbers.

@@ -40,7 +40,7 @@ def slice_reader(folder: Path, **options: str) -> SliceReader:
 
 
 def batches(spark: SparkSession, log: Path, checkpoint: Path) -> list[Told]:
-    """What a query is given, batch by batch, up to the end of the log."""
+    """Return the batches of a query up to the end of the log."""
     found: list[Told] = []
 
     def keep(batch: DataFrame, _: int) -> None:

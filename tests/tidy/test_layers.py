@@ -1,4 +1,4 @@
-"""Who may import whom: folder order is layer order, siblings meet by messages, nothing cycles."""
+"""Layers of imports: folder order is layer order, siblings meet by messages, nothing cycles."""
 
 from __future__ import annotations
 

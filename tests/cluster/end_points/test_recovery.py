@@ -42,7 +42,7 @@ def becomes(said: list[bool], *, expected: bool) -> None:
 
 
 def is_up(cloud: LocalCloud, name: str) -> bool:
-    """Whether the broker knows of a session with an end-point."""
+    """Return whether the broker knows of a session with an end-point."""
     ends = cloud.survey()["end_points"]
     return any(each["is_up"] for each in ends if each["name"] == name)
 

@@ -78,8 +78,11 @@ def test_a_router_survives_a_bad_wire_and_forwards_all_once_it_is_good(
     windows = [Window(time.time_ns(), time.time_ns() + NS_PER_S)]
 
     def complaint_of_window() -> str | None:
-        """Of the newest whole second; a forged stamp takes the place of an event at most 256 slots
-        ahead, so on an unauthenticated channel the first seconds may still lack one."""
+        """Return a complaint about the newest whole second, or None.
+
+        A forged stamp takes the place of an event at most 256 slots ahead, so on an unauthenticated
+        channel the first seconds may still lack one.
+        """
         if time.time_ns() < windows[-1].to_ns:
             return "the second has not passed"
         verdict: Verdict = load.judge(windows[-1])

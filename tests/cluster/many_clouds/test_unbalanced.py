@@ -88,7 +88,7 @@ def complaint_unless_down(facts: dict[str, Any], label: str) -> str | None:
 
 
 def residue(grid: TreeGrid) -> str | None:
-    """What any broker still holds."""
+    """Return what a broker still holds, or None."""
     for name in grid.plan.brokers:
         facts = grid.survey(name)
         if name in grid.plan.clouds:

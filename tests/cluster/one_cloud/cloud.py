@@ -55,7 +55,7 @@ def cloud_text(bandwidth_bytes_per_s: int = 200_000) -> str:
 
 
 class Cloud:
-    """Everything in a folder; whatever a test starts is ended with it."""
+    """Cloud whose files are all in a folder; it ends every process that a test starts."""
 
     def __init__(self, folder: Path, text: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)

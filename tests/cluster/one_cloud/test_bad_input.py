@@ -1,4 +1,4 @@
-"""What a person may do wrong on a real cloud: each mistake is one error with a code and a hint."""
+"""Mistakes of users on a real cloud: each leads to one error with a code and a hint."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_a_changed_priority_changes_the_order_on_a_paced_channel_under_the_same_
     numbers = [[each.contract.subscription_id for each in side] for side in contracts]
 
     def arrivals(*, last: int) -> list[list[int]]:
-        """When the events of a burst arrived, by side; each pair ends with one of side `last`."""
+        """Return the arrival times of a burst, by side; each pair ends with one of side `last`."""
         created_ns = time.time_ns() // HALF_S_NS * HALF_S_NS
         for pair in zip(streams[1 - last], streams[last], strict=True):
             for stream in pair:
@@ -259,7 +259,7 @@ def complaint_of_count(cloud: Cloud, label: str, wanted: int) -> str | None:
 
 
 def steady_count_on(cloud: Cloud, label: str) -> int:
-    """What a channel has sent, once the reports of earlier streams have come in."""
+    """Return the events that a channel has sent, once the reports of earlier streams are in."""
     counts = [-1]
     while counts[-1:] * REPORTS_ALIKE != counts[-REPORTS_ALIKE:]:
         time.sleep(REPORT_S)

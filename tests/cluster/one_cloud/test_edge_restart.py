@@ -70,7 +70,7 @@ def kill_and_restart(cloud: Cloud, edge: str, end_point: Connection) -> None:
 
 
 def ports_of(cloud: Cloud, edge: str) -> set[str]:
-    """Where it takes events, as it says when it is ready."""
+    """Return the ports at which an edge receives events, from its ready line."""
     output = cloud.daemons[edge.partition("/")[2]].output
     (ports,) = re.findall(r"data port (\d+), urgent port (\d+)", output)
     return set(ports)

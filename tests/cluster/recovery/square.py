@@ -87,7 +87,7 @@ class EndPointProcess:
 
     @property
     def codes(self) -> list[int]:
-        """What the cloud said each time it was attached."""
+        """Return the code of each answer to an attachment."""
         return [int(line.rpartition("=")[2]) for line in self.log.splitlines() if "code=" in line]
 
     def subscribed(self, name: str) -> Facts:
@@ -95,7 +95,7 @@ class EndPointProcess:
         return facts
 
     def complaint_until_new(self, name: str, *, since_ns: int) -> str | None:
-        """For `eventually`: no event of a variable that is younger than that one."""
+        """Return a complaint for `eventually` while no event of a variable is younger than that."""
         newest_ns = self.subscribed(name)["created_ns"]
         return None if newest_ns > since_ns else f"nothing new of {name} has come"
 
@@ -103,7 +103,7 @@ class EndPointProcess:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Without a word to anybody."""
+        """Kill the process by SIGKILL, so that it cannot send anything more."""
         self._process.kill()
         self.close()
 
@@ -117,7 +117,7 @@ class EndPointProcess:
 
 
 class Square:
-    """Everything runs from the start of the `with` block to its end; tests break and mend it."""
+    """Cloud that runs while the `with` block lasts; tests break and repair it."""
 
     def __init__(self, folder: Path) -> None:
         self.grid = Grid(PLAN, folder, timing={"silent_ms_max": SILENT_MS_MAX})
@@ -155,7 +155,7 @@ class Square:
         name: str = self.pmu.tell("publish", name=quantity)["name"]
 
         def refusal() -> str | None:
-            """On a starved machine a channel may look silent for a moment."""
+            """Subscribe and return the refusal; a channel may be silent on a busy machine."""
             self.view.order("subscribe", name=name, **wishes)
             refused: str | None = self.view.answer().get("refused")
             return refused
@@ -190,7 +190,7 @@ class Square:
         }
 
     def paths(self, name: str) -> list[list[str]]:
-        """Of the view's contract for a variable: the routers of each path by their short names."""
+        """Return the routers, by short names, of each path of the view's contract."""
         view = PLAN.full_name(VIEW)
         (found,) = [
             each

@@ -135,7 +135,7 @@ def test_a_short_link_loss_that_costs_no_event_alarms_nobody(square: Square) -> 
 
 
 def is_up(square: Square, name: str) -> bool:
-    """Whether the broker knows of a session with an end-point."""
+    """Return whether the broker knows of a session with an end-point."""
     full_name = square.grid.plan.full_name(name)
     ends = square.grid.survey()["end_points"]
     return any(each["is_up"] for each in ends if each["name"] == full_name)

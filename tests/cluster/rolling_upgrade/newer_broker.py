@@ -24,7 +24,7 @@ NEWER = SCHEMA_VERSION + 1
 
 
 class Advice(Struct, frozen=True):
-    """What routers of the next schema would hear."""
+    """Message of the next schema to routers."""
 
     since: ClassVar[int] = NEWER
 

@@ -70,7 +70,7 @@ def grid_text() -> str:
 
 
 class SevenClouds:
-    """Everything in a folder; whatever a test starts is ended with it."""
+    """Seven clouds whose files are all in a folder; they end every process that a test starts."""
 
     def __init__(self, folder: Path) -> None:
         text = grid_text()

@@ -32,7 +32,7 @@ def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SevenClouds]:
 def flooded(
     clouds: SevenClouds, broker: str, stream: Publication
 ) -> tuple[dict[str, int], int, int]:
-    """How often each router flooded, how many copies were dropped, and how many events sent."""
+    """Return the floods of each router, the dropped copies, and the number of events sent."""
     clouds.ask(broker, SetFlooding(request_id=0, name=stream.name))
     start = clouds.reports()
     with Stream(stream) as sending:
@@ -58,7 +58,7 @@ def flooded(
 
 
 def more(before: Reports, now: Reports, counter: str) -> dict[str, int]:
-    """What each router has counted in between, of those that have counted anything."""
+    """Return the growth of a counter between two reports, of routers where it has grown."""
     grown = {
         name: counters.get(counter, 0) - before[name].get(counter, 0)
         for name, counters in now.items()

@@ -53,9 +53,9 @@ def grid_text(edges: int) -> str:
 
 
 class RootedClouds:
-    """Everything in a folder; whatever is started is ended with the block.
+    """Clouds below a root whose files are all in a folder; every process ends with the block.
 
-    Of the broker that is `doubled`, the first process is called as the broker itself.
+    The first process of the `doubled` broker has the broker's own name.
     """
 
     def __init__(self, folder: Path, url: str, *, doubled: str = "root", edges: int = 1) -> None:
@@ -77,7 +77,7 @@ class RootedClouds:
         self._stack = ExitStack()
 
     def _double(self, file: Path, url: str) -> tuple[Path, Path]:
-        """With whoever connects to the broker: the clouds to the root, routers to a cloud's."""
+        """Double the broker, with the files of its clients: clouds or routers."""
         lease = f"lease_s = {PATIENT_LEASE_S}\n"
         if self.doubled == "root":
             file.write_text(f"{lease}{file.read_text()}")

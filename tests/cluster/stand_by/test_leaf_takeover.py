@@ -52,6 +52,6 @@ def others_than(wanted: int, clouds: RootedClouds) -> str | None:
 
 
 def term_as_joined(clouds: RootedClouds) -> int:
-    """Of the broker that is doubled, as its parent has heard it."""
+    """Return the term of the doubled broker that its parent knows."""
     children = clouds.survey()["root"]["children"]
     return next(int(one["term"]) for one in children if one["name"] == clouds.doubled)

@@ -62,7 +62,7 @@ class Wire:
                 self._pass_on(found)
 
     def _pass_on(self, found: socket.socket) -> None:
-        """All that waits, so that a burst costs one look."""
+        """Forward all waiting datagrams, so that a burst costs one poll."""
         while True:
             try:
                 datagram = found.recv(DATAGRAM_BYTES_MAX)

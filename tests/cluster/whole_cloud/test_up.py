@@ -62,7 +62,7 @@ def test_a_cloud_loses_nothing_redundant_by_a_killed_router_and_ends_with_an_acc
 
 
 def assert_the_guide_is_refused(folder: Path) -> None:
-    """What `docs/start.md` calls too much is, and the refusal says of what."""
+    """Check that the request that `docs/start.md` calls too much is refused with a reason."""
     text = (ROOT / "docs/start.md").read_text(encoding="utf-8")
     (words,) = re.findall(r"Ask for too much\s+\(`gridstat ([^`]+)`\)", text)
     asked = subprocess.run(

@@ -61,7 +61,7 @@ def progress_of(command: Command) -> dict[str, Any]:
 
 
 def lacking(command: Command, name: str, least: int) -> str | None:
-    """For `eventually`: the pipeline has not come so far yet."""
+    """Return a complaint for `eventually` while the pipeline has not come so far."""
     if command.process.poll() is not None:
         raise AssertionError(f"ended with {command.process.returncode}: {command.errors}")
     found = progress_of(command).get(name, 0)
@@ -79,7 +79,7 @@ print(json.dumps(sorted(n for table in tables for n in table.column("record").to
 
 
 def records(*tables: Path) -> list[int]:
-    """Of all rows; read by a process of its own, for Delta's threads never end."""
+    """Return the records of all rows, read in another process, since Delta's threads never end."""
     words = [sys.executable, "-c", RECORDS, *map(str, tables)]
     found: list[int] = json.loads(subprocess.check_output(words, text=True, timeout=WITHIN_S))
     return found

@@ -74,7 +74,7 @@ def unrenewed(found: Holder, place: DatabasePlace) -> str | None:
 
 @contextmanager
 def holder(place: DatabasePlace) -> Iterator[Holder]:
-    """In charge, unless another is."""
+    """Yield a holder that is in charge, unless another is."""
     found = Holder(place)
     try:
         if found.journal.claim() == 0:

@@ -1,4 +1,4 @@
-"""What became of a commit whose answer was lost: asked until it is known, and never guessed."""
+"""Commits whose answer was lost: their outcome is asked until it is known, and never guessed."""
 
 from __future__ import annotations
 

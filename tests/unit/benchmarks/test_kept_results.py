@@ -1,4 +1,4 @@
-"""What the kept results show of checklist rows that promise a figure, as it was then measured."""
+"""Kept results of checklist rows that promise a figure, as it was measured."""
 
 from __future__ import annotations
 

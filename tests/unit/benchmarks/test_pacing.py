@@ -1,4 +1,4 @@
-"""When publishers send: the load generator in virtual time, the closed loop, the time stamps."""
+"""Schedules of publishers: the load generator in virtual time, the closed loop, time stamps."""
 
 from __future__ import annotations
 

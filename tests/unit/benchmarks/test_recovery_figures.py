@@ -1,4 +1,4 @@
-"""What the recovery experiment reads from logs, and how it sums up."""
+"""Figures of the recovery experiment, read from logs and summed up."""
 
 from __future__ import annotations
 

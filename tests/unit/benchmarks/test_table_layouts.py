@@ -177,7 +177,7 @@ def test_routers_with_different_layouts_deliver_as_one(
 
 
 def row_tests_max(case: Case) -> int:
-    """What our row tests at most in a decision of this case."""
+    """Return the most tests of our row in a decision of this case."""
     with build(case, LayoutKind.OURS)[0] as table:
         return max(table.tests(slot) for slot in case.slots)
 

@@ -120,7 +120,7 @@ def ring(*, bandwidth_bytes_per_s: int = 0) -> tuple[list[Router], list[EventCha
 
 
 def check_soundness(table: OrderTable, change: ChangeTable) -> None:
-    """What a real router would refuse: a variable that goes before its paths, a path to nowhere."""
+    """Check as a real router does: no path without its variable, and none without its channel."""
     after = OrderTable()
     after.channels.update(table.channels)
     after.variables.update(table.variables)

@@ -53,7 +53,7 @@ def kill(cloud: Conversation, name: str) -> None:
 
 
 def told(cloud: Conversation) -> list[GrantedOutcome]:
-    """What the subscriber was told of its contract, each change once."""
+    """Return the changes of its contract that the subscriber received, each once."""
     found: list[GrantedOutcome] = []
     for notice in cloud.notices.get(CENTRE, []):
         if isinstance(notice, ContractChanged) and notice.granted not in found:
@@ -350,7 +350,7 @@ def test_contracts_that_nothing_can_mend_cost_no_search_and_resume(
 
 
 def is_at_an_end(channel: EventChannel) -> bool:
-    """Whether it leads to one of the subscriber's edges."""
+    """Return whether a channel leads to one of the subscriber's edges."""
     return channel.to_router in {"c1/e2", "c1/e3"}
 
 

@@ -50,7 +50,7 @@ HINT = "defined: none yet besides the baseline; leave `modes` out"
 
 @pytest.fixture
 def cloud() -> Conversation:
-    """As a daemon sets it up: no mode is defined."""
+    """Cloud as a daemon sets it up, without a defined mode."""
     found = pair()
     found.publish(VOLTAGE, "c1/e0")
     return found

@@ -161,7 +161,7 @@ class PaperGrid:
         self.deliverer.close()
 
     def work(self) -> None:
-        """What the delivering thread does between two batches."""
+        """Do the work of the delivering thread between two batches."""
         self.deliverer.run_posted()
         self.deliverer.fire_due(self.arrival())
         self.deliverer.caught_up_ns = self.clock.steady
@@ -201,7 +201,7 @@ class PaperGrid:
 
 
 class PaperLink:
-    """As much of a connection's inside as groups need."""
+    """The parts of a connection that groups need."""
 
     def __init__(self, grid: PaperGrid) -> None:
         self.name = "c1/reader"

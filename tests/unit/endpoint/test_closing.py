@@ -1,4 +1,4 @@
-"""How connections end: interrupted, forgotten, or with the program."""
+"""End of connections: interrupted, forgotten, or with the program."""
 
 from __future__ import annotations
 

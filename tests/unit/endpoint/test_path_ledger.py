@@ -1,4 +1,4 @@
-"""What came by each path: which one has lost is told, and stays told through every change."""
+"""Ledger of each path: the path that loses is named, through every change."""
 
 from __future__ import annotations
 

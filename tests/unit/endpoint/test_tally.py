@@ -1,4 +1,4 @@
-"""What is counted of a contract: every slot once, by the steady clock, and never less."""
+"""Tally of a contract: every slot once, by the steady clock, and never less."""
 
 from __future__ import annotations
 

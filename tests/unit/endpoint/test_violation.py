@@ -1,4 +1,4 @@
-"""Which events of a contract are missing, and that each is told once."""
+"""Missing events of a contract, each reported once."""
 
 from __future__ import annotations
 

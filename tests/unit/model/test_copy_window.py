@@ -1,4 +1,4 @@
-"""By which ways copies came: what has passed, what each way brought, and what is still open."""
+"""Window of copies by ways: passed slots, those of each way, and those still open."""
 
 from __future__ import annotations
 

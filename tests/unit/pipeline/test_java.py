@@ -1,4 +1,4 @@
-"""Which Java is taken, and that pip alone brings one."""
+"""Choice of a Java, which pip alone can install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From when to when a stream is expected, as the lives of recorders and contracts have it."""
+"""Time span in which a stream is expected, from the runs of recorders and the contracts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Life:
 
 
 def spans_s(folder: Path) -> list[tuple[float, float | None]]:
-    """Of each stream, by number."""
+    """Return the time span of each stream, by number."""
     return [
         (_second(row["since_ns"]) or 0, _second(row["until_ns"]))
         for row in known_streams(folder).to_pylist()
@@ -87,7 +87,7 @@ def due(folder: Path, second: int) -> list[int | None]:
 
 
 def is_held(folder: Path, second: int) -> bool:
-    """Whether silence that sets in then is told."""
+    """Return whether silence that begins then is reported."""
     known = known_streams(folder).to_pylist()
     (found,) = watched(rules_from_text(SILENT, file="f"), known).variables
     return found.is_held((FIRST_S + second) * NS_PER_S)

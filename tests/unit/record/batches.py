@@ -28,5 +28,5 @@ def events(first: int, count: int) -> pa.RecordBatch:
 
 
 def words(batches: list[pa.RecordBatch]) -> list[int]:
-    """What `events` had counted."""
+    """Return the numbers that `events` had counted."""
     return [word for batch in batches for word in batch.column("word").to_pylist()]

@@ -142,7 +142,7 @@ def outlive(folder: Path, lot: random.Random) -> tuple[int, bool]:
 
 
 def warm_up(folder: Path) -> None:
-    """Whatever Arrow loads with its first batch is loaded once, and not in every life."""
+    """Let Arrow load everything of its first batch once, and not in every child process."""
     recorder = Recorder(folder, now_ns=Clock(), settings=SETTINGS)
     recorder.begin(variable(), 1, 1)
     recorder.take(samples(0, 10))
@@ -151,7 +151,7 @@ def warm_up(folder: Path) -> None:
 
 
 def main(folder: Path, seed: int, lives: int) -> tuple[int, int]:
-    """How much was reported as recorded at any time, and how many were killed."""
+    """Return the most records ever reported as recorded, and the number of kills."""
     warm_up(folder.with_name(f"{folder.name}-before"))
     recorded = killed = 0
     for number in range(lives):

@@ -1,4 +1,4 @@
-"""What an edge adds to the answer to a report of ledgers."""
+"""Additions of an edge to the answer to a report of ledgers."""
 
 from __future__ import annotations
 

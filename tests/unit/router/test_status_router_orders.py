@@ -80,7 +80,7 @@ def router(recording: RecordingCore, clock: HandClock) -> StatusRouter:
 
 
 def routes(recording: RecordingCore) -> dict[int, list[int]]:
-    """By variable of the last commit, the channels that it goes to."""
+    """Return the channels of each variable in the last commit."""
     upserts, _ = recording.commits[-1]
     return {row.variable_id: [route.channel_id for route in row.routes] for row in upserts}
 

@@ -43,7 +43,7 @@ def hear(cloud: Conversation, command: ListenToFloods = HEAR) -> list[str]:
 
 
 def hearing_channels(cloud: Conversation) -> dict[str, list[ChannelOrder]]:
-    """By router, the channels that lead to an end-point and flood."""
+    """Return the channels of each router that lead to an end-point and flood."""
     found = {
         name: [
             order

@@ -141,7 +141,7 @@ def born() -> Mortal:
 
 
 def state(cloud: Family) -> dict[str, Any]:
-    """All that counts, without numbers that a kill may skip, and ways that it may change."""
+    """Return the state without numbers that a kill may skip and paths that it may change."""
     check(cloud)
     registry = cloud.broker.registry
     held = {

@@ -20,7 +20,7 @@ def cloud() -> Family:
 
 
 def searched(cloud: Family, search: TrapSearch) -> int:
-    """How many searches it takes until all is known."""
+    """Return the number of searches until all traps are known."""
     before = search.searches
     while search.search_some(cloud.broker.reservations.resources, SIX):
         pass

@@ -1,4 +1,4 @@
-"""What a parent says that it should not: the cloud goes on, and the parent hears why."""
+"""Invalid messages of a parent: the cloud continues, and the parent receives the reason."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Segment:
-    """What the cloud holds of a contract, and how far that is."""
+    """Part of a contract that the cloud holds, and its state."""
 
     reserve: Reserve
     answer: Reserved

@@ -202,7 +202,7 @@ class Family:
         self._tell(child, Disconnected(f"broker/{parent}"))
 
     def separate(self, *children: str) -> None:
-        """From their parents, until all is healed; what was on its way is lost."""
+        """Separate children from their parents until `heal`; messages in transit are lost."""
         for child in children:
             self.cut.add(child)
             self.disconnect(child)
@@ -251,7 +251,7 @@ class Family:
         return self.brokers[broker].answers
 
     def settle(self) -> None:
-        """Until nobody has anything more to say for a while."""
+        """Run until no broker sends anything for a while."""
         for _ in range(200):
             while self.step():
                 pass

@@ -68,7 +68,7 @@ def ask(world: TreeWorld, contract: str, every: int = 1, question: int = 0) -> N
 
 
 def hold_up(world: TreeWorld, cloud: str) -> None:
-    """Until a cloud is asked to reserve, which it does not hear."""
+    """Run until a Reserve is sent to a cloud, which does not receive it."""
     for _ in range(10_000):
         world.step()
         if any(isinstance(word, Reserve) and to == cloud for _, to, word in world.queue):

@@ -95,7 +95,7 @@ def test_an_end_is_confirmed_though_the_decision_before_it_cannot_be_written() -
 
 
 def hear_all(world: TreeWorld) -> None:
-    """All that is on its way, while no disk answers."""
+    """Deliver all messages in transit, while no disk answers."""
     while world.queue:
         sender, receiver, message = world.queue.popleft()
         world._tell(receiver, Received(f"broker/{sender}", message))

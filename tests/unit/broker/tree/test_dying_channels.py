@@ -75,7 +75,7 @@ def test_a_parent_hears_of_congestion_neither_as_broken_nor_as_mended() -> None:
 
 
 def step_until_said(world: TreeWorld, kind: type[Message], receiver: str) -> None:
-    """Until such a word is on its way to a broker that has not heard it."""
+    """Run until such a message is in transit to a broker."""
     while not any(to == receiver and isinstance(word, kind) for _, to, word in world.queue):
         assert world.step()
 

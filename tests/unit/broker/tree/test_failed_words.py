@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OurFaultError(Exception):
-    """What nobody has expected."""
+    """Error that no code expects."""
 
 
 def fail(*_: object) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What a child may say of floods: of its own clouds, of what counts, while it is one."""
+"""Messages of a child about floods: only of its own clouds and of current generations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a parent says of flooding has a number, and no number is ever that of anything else."""
+"""Generations of a parent's messages on floods: no number is used twice."""
 
 from __future__ import annotations
 

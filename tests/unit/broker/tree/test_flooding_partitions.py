@@ -1,4 +1,4 @@
-"""While a broker is cut off from its parent its operators still decide what is theirs."""
+"""Floods during a partition: operators of a separated broker still control their own floods."""
 
 from __future__ import annotations
 

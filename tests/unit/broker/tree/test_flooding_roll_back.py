@@ -1,4 +1,4 @@
-"""What could not be made durable of flooding leaves no charge, and takes none away."""
+"""Roll-back of floods that could not be made durable: charges are as before."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NoPlans:
 
 
 def broker(*operations: TreeOperation) -> TreeState:
-    """With two channels between its clouds, and these operations behind it."""
+    """Return a state with two channels between its clouds, after these operations."""
     channels = OwnedChannels([channel(0, "a/0", "b/0"), channel(0, "b/0", "a/0")])
     state = TreeState(["a", "b"], channels, NoPlans())
     for operation in operations:

@@ -36,7 +36,7 @@ SMALL = TreeSettings(name="", numbers_child_max=CHILD_MAX, numbers_block=100)
 
 
 def ask(world: TreeWorld, cloud: str, request: int, count: int) -> int:
-    """How many it is given."""
+    """Ask for identifiers and return how many are granted."""
     world.clouds[cloud].ask_numbers(request, count)
     world.say(cloud)
     world.settle()

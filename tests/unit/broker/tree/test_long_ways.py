@@ -194,7 +194,7 @@ def test_a_way_through_a_tree_of_forty_levels_is_granted_and_read_back_by_every_
 
 
 def longest_path(index: int) -> SegmentedPath:
-    """As long as a path may be, with names as long as they may be."""
+    """Return a path of the greatest length, with the longest names."""
     names = [f"{index}{at:03}".ljust(NAME_BYTES_MAX, "r") for at in range(PATH_ROUTERS_MAX)]
     latency_us = FAR_US
     pieces = [

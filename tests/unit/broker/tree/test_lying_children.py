@@ -137,7 +137,7 @@ def test_a_child_that_reserves_other_ways_than_it_was_asked_for_has_refused(
 
 @dataclass
 class Inventive(CloudStandIn):
-    """What it says to have reserved is made up."""
+    """Cloud that reports made-up reservations."""
 
     invent: Callable[[tuple[SegmentedPath, ...]], tuple[SegmentedPath, ...]] = tuple
 

@@ -1,4 +1,4 @@
-"""As many floods as there may be, whoever asks for them, and as many words of a child about one."""
+"""The most floods, whoever requests them, and the most messages of a child about one."""
 
 from __future__ import annotations
 

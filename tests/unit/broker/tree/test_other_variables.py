@@ -1,4 +1,4 @@
-"""What children say of variables that are not what they were, or not what anybody can read."""
+"""Messages of children on variables that have changed, or that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ASKED = AskContract(
 
 
 def ask(world: TreeWorld, asked: AskContract) -> None:
-    """As a leaf broker would, with the type that its subscriber expects."""
+    """Request a contract as a leaf broker does, with the type that its subscriber expects."""
     world.clouds["c2"].asked[asked.contract] = asked
     world.post("c2", "root", asked)
     world.settle()

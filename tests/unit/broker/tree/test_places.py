@@ -118,7 +118,7 @@ def moved(term: int, prefixes: tuple[int, ...] = (0, 255)) -> TreeJoined:
 
 
 def depths(world: TreeWorld) -> set[int]:
-    """Those in the numbers of west's channels."""
+    """Return the depths in the numbers of west's channels."""
     return {number >> 23 & 0xFF for number in world.brokers["west"].machine.state.channels.accounts}
 
 

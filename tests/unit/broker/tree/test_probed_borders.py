@@ -50,7 +50,7 @@ def two_clouds(
 
 
 def orders(family: Family) -> tuple[ChannelOrder, SourceOrder]:
-    """What the two ends of the channel from a to b hold."""
+    """Return the orders at the two ends of the channel from a to b."""
     (number,) = (
         number
         for number, account in family.brokers["root"].broker.state.channels.accounts.items()

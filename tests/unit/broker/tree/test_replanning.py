@@ -1,4 +1,4 @@
-"""How often, and how many at a time, contracts that are not whole are planned anew."""
+"""Frequency and number of new plans for contracts that are not whole."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_the_answer_to_another_release_does_not_end_this_one() -> None:
 
 
 class Older(CloudStandIn):
-    """Of a release that knows of no rounds."""
+    """Cloud of a release that knows of no rounds."""
 
     def _say(self, message: Message) -> None:
         if isinstance(message, Reserved | NotReserved | Released):

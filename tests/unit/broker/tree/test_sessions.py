@@ -44,7 +44,7 @@ class Middle:
         self.write()
 
     def tell(self, event: Event) -> list[Message]:
-        """What it says then."""
+        """Pass an event to the broker and return the messages that it sends."""
         self.said.clear()
         self._do(self.machine.handle(event, 0))
         return list(self.said)

@@ -1,4 +1,4 @@
-"""What a channel between clouds is charged, where an identifier is seen with several periods."""
+"""Charges of a channel between clouds on which an identifier has several periods."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def of(charge: Charge) -> tuple[StatusVariable, dict[int, int]]:
 
 
 def counted_anew(charges: Counter[Charge]) -> HopAccount:
-    """Where every kind of every identifier is a variable of its own."""
+    """Return an account in which every kind of every identifier is a separate variable."""
     found = HopAccount((), MODE_SETS_DEFAULT, CHANNEL)
     for charge in charges.elements():
         one, everys = of(charge)

@@ -1,4 +1,4 @@
-"""What a broker in the middle tells its parent of the ways between the parent's borders."""
+"""Abstract links that a broker in the middle reports to its parent, between its borders."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def stop(family: Family, broker: str, *modes: int) -> OperatorAnswer:
 
 
 def floods(family: Family, name: str = VOLTAGE) -> dict[str, tuple[FloodOrder, ...]]:
-    """What each cloud's routers flood of it, all of them alike; clouds that do are in here."""
+    """Return the floods of a variable in the routers of each cloud that has any."""
     found = {}
     for cloud, leaf in family.leaves.items():
         number = variable_id(family, name)

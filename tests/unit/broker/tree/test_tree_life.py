@@ -1,4 +1,4 @@
-"""What happens to a tree while it lives: failures, partitions, identifiers, changes, patterns."""
+"""Events in a running tree: failures, partitions, identifiers, changes, patterns."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class TreeWorld:
         self._do(name, self.brokers[name].machine.start(self.now_ns))
 
     def settle(self, rounds_max: int = 200_000) -> None:
-        """Until nobody has anything to say; timers stand still."""
+        """Run until no message is pending; timers stand still."""
         for _ in range(rounds_max):
             self.connect_all()
             if not self.step():
@@ -312,7 +312,7 @@ class TreeWorld:
             self._tell(name, Persisted(order.token))
 
     def _is_killed(self, name: str) -> bool:
-        """Whether this is the point at which the broker is to be killed."""
+        """Return whether the broker is killed at this point, and kill it then."""
         if name not in self.kill_after:
             return False
         self.kill_after[name] -= 1
@@ -339,7 +339,7 @@ class TreeWorld:
         self.say(cloud.name)
 
     def say(self, name: str) -> None:
-        """Whatever a cloud has to say goes to its parent."""
+        """Send all pending messages of a cloud to its parent."""
         for message in self.clouds[name].flush():
             self.post(name, self.clouds[name].parent, message)
 

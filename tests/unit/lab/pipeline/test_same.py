@@ -1,4 +1,4 @@
-"""Whether the tables hold what was fed, each record where it belongs."""
+"""Check that the tables hold the fed records, each in the right table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows() -> pa.Table:
 
 
 def found_in(rows: pa.Table) -> list[str]:
-    """What is said of these rows, in two tables by their reason."""
+    """Return the complaints about these rows, in two tables by their reason."""
     is_good = pc.equal(rows.column("reason"), "")
     return list(unlawful(rows.filter(is_good), rows.filter(pc.invert(is_good))))
 
