@@ -47,15 +47,20 @@ Facts = dict[str, Any]
 
 
 class EndPointProcess:
-    """A puppet from its start to its end, by `kill` or by `close`."""
+    """Process of a remote end-point, until `kill` or `close`."""
 
     def __init__(self, grid: Grid, name: str) -> None:
         folder = grid.files.folder(name)
         self._log = folder / "log"
-        words = ["-m", "tests.cluster.recovery.puppet", str(folder), grid.plan.full_name(name)]
+        arguments = [
+            "-m",
+            "tests.cluster.recovery.remote_end_point",
+            str(folder),
+            grid.plan.full_name(name),
+        ]
         with self._log.open("wb") as log:
             self._process = grid.namespaces[name].start(
-                [sys.executable, *words],
+                [sys.executable, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

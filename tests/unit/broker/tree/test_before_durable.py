@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gridstat.net.command.machine import Received
 from gridstat.net.command.segment_messages import Commit, ContractEnded, EndContract, Release
 from gridstat.net.command.tree_messages import AskNumbers, NumbersLeased
-from tests.unit.broker.tree.seat import ask, under_a_seat
+from tests.unit.broker.tree.scripted_root import ask, below_scripted_root
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, two_clouds
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_a_child_that_joins_while_a_contract_is_being_decided_does_not_commit_it
 
 def reserved_for_root() -> TreeWorld:
     """West holds a segment for the root, which has not decided."""
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     ask(world, "c9#1")
     world.rest()
     return world

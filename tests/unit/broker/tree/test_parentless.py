@@ -10,7 +10,7 @@ from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.net.command.machine import Note
 from gridstat.net.command.tree_messages import TreeJoined
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
-from tests.unit.broker.tree.seat import under_a_seat
+from tests.unit.broker.tree.scripted_root import below_scripted_root
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, residue
 
@@ -164,7 +164,7 @@ def test_a_broker_can_be_given_another_parent_that_was_started_less_often() -> N
 
 
 def test_a_parent_of_a_lower_term_than_was_heard_of_it_is_refused_by_a_new_life_too() -> None:
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     world.post("root", "west", TreeJoined(term=40, depth=1, above=("root",)))
     world.settle()
     world.kill("west")

@@ -8,7 +8,7 @@ import pytest
 
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.tree.tree_operations import ChildReported
-from tests.unit.broker.tree.seat import ask, under_a_seat
+from tests.unit.broker.tree.scripted_root import ask, below_scripted_root
 from tests.unit.broker.tree.tree_world import variable
 from tests.unit.broker.tree.worlds import VOLTAGE, inconsistencies, residue, row_of_clouds
 
@@ -119,7 +119,7 @@ def test_a_broker_with_half_an_operation_ends(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_word_of_the_parent_ends_the_session_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, root = under_a_seat()
+    world, root = below_scripted_root()
     world.may_fail = True
     west = world.brokers["west"].machine
     with monkeypatch.context() as patched:

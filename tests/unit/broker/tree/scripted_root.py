@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Seat:
+class ScriptedRoot:
     """Its one child is west; `heard` is what that has reserved for it."""
 
     name: str = "root"
@@ -40,14 +40,14 @@ class Seat:
         return []
 
 
-def under_a_seat(*, is_silent: bool = False) -> tuple[TreeWorld, Seat]:
-    seat = Seat(is_silent=is_silent)
+def below_scripted_root(*, is_silent: bool = False) -> tuple[TreeWorld, ScriptedRoot]:
+    root = ScriptedRoot(is_silent=is_silent)
     channels = [*both_ways("c1/w0", "c2/w0"), *both_ways("c1/w1", "c2/w1")]
-    clouds = [CloudStandIn("c1", "west"), CloudStandIn("c2", "west"), seat]
+    clouds = [CloudStandIn("c1", "west"), CloudStandIn("c2", "west"), root]
     world = TreeWorld({"west": ("root", ("c1", "c2"), channels)}, clouds)  # type: ignore[arg-type]
     world.start()
     world.clouds["c1"].variables[VOLTAGE] = variable(VOLTAGE, 1)
-    return world, seat
+    return world, root
 
 
 def ask(world: TreeWorld, contract: str, every: int = 1, question: int = 0) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gridstat.broker.tree import border_graph
 from gridstat.net.command.tree_messages import AbstractLink, AbstractLinksReported, WantBorders
-from tests.unit.broker.tree.seat import under_a_seat
+from tests.unit.broker.tree.scripted_root import below_scripted_root
 
 if TYPE_CHECKING:
     import pytest
@@ -27,7 +27,7 @@ Ways = dict[tuple[str, str], tuple[int, int]]
 
 def west() -> TreeWorld:
     """Its parent wants to know of all these borders."""
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     world.post("root", "west", WantBorders(term=1, routers=BORDERS))
     world.rest()
     return world

@@ -1,6 +1,6 @@
 """Recorders that are killed in the middle of what they do, one after the other, in one folder.
 
-    python -m tests.unit.record.lives FOLDER SEED LIVES
+    python -m tests.unit.record.killed_recorders FOLDER SEED LIVES
 
 Each life is a process of its own. It dies by SIGKILL at one of its calls to the operating system,
 chosen by lot, before or in the middle of it; a write is torn then. Half of them lose their power as

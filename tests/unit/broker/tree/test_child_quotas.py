@@ -27,7 +27,7 @@ from gridstat.net.command.segment_messages import (
     SegmentUp,
 )
 from gridstat.net.command.tree_messages import AbstractLink, AskNumbers, BorderReported
-from tests.unit.broker.tree import seat
+from tests.unit.broker.tree import scripted_root
 from tests.unit.broker.tree.tree_world import Process, TreeWorld
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, residue, two_clouds
 
@@ -221,8 +221,8 @@ def test_a_list_or_a_text_longer_than_any_honest_one_is_malformed(word: msgspec.
 
 
 def test_of_many_troubles_the_parent_hears_a_few_and_their_number() -> None:
-    world, _ = seat.under_a_seat()
-    seat.ask(world, "c9#1")
+    world, _ = scripted_root.below_scripted_root()
+    scripted_root.ask(world, "c9#1")
     world.settle()
     for cloud in world.clouds.values():
         cloud.is_silent = True
