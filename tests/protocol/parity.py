@@ -1,4 +1,4 @@
-"""Two cores driven alike, and the random words to drive them with.
+"""Two cores driven alike, and the random commands to drive them with.
 
 `Pair` compares after every call: results, refusals, outputs by port and byte, and all counters.
 Words come from a plain random source, so that a script is dense with things that matter (equal
@@ -48,7 +48,7 @@ SMOOTH = math.lcm(*range(1, 23))
 
 
 class Pair:
-    """The reference and the compiled core, told the same and compared after every word."""
+    """The reference and the compiled core, given the same commands and compared after each."""
 
     def __init__(self, limits: Limits) -> None:
         self.subjects: tuple[Subject, Subject] = (ReferenceCore(limits), Core(limits))

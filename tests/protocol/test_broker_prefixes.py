@@ -161,7 +161,7 @@ def test_a_restarted_broker_has_promised_and_ordered_the_same(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_life_goes_on_after_a_kill_in_the_middle_of_anything(seed: int) -> None:
+def test_a_script_continues_after_a_kill_in_the_middle_of_any_step(seed: int) -> None:
     script = Script(200 + seed)
     script.begin()
     cloud = script.cloud

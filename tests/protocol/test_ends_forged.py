@@ -21,7 +21,7 @@ FAR_NS = 2**63
 
 
 class Line:
-    """A receiver that takes only its sources, the edge that sends to it, and somebody else."""
+    """A receiver that takes only its sources, the edge that sends to it, and a forger."""
 
     def __init__(self, *, only_sources: bool) -> None:
         self.receiver = Receiver(variables_max=8, only_sources=only_sources)

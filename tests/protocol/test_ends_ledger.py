@@ -26,7 +26,7 @@ HOUR_NS = 3_600_000 * MS
 
 
 class Stage:
-    """A running receiver, and a socket that speaks for its channels."""
+    """A running receiver, and a socket that sends for its channels."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver

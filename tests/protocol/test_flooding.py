@@ -282,7 +282,7 @@ def test_dropped_copies_are_channels_in_scope_less_reached_routers(
 
 
 def test_a_channel_that_swallows_its_copies_is_missed(subject: MakeCore) -> None:
-    """So the formula above is able to fail, whichever channel it is."""
+    """Check that the formula above can fail, whichever channel it is."""
     for silent in directed_grid(subject, random.Random(1)).channel_ids:
         grid = directed_grid(subject, random.Random(1))
         flood_everywhere(grid, 0)

@@ -76,7 +76,7 @@ class SlowRing:
 def test_copies_die_out_on_a_cycle_slower_than_routers_remember(
     subject: MakeCore, row: Row, period_ms: int
 ) -> None:
-    """They came round when their event was forgotten, or when the stream had been quiet."""
+    """Run a slow cycle, where copies returned once their event was forgotten."""
     ring = SlowRing(subject, row, slow_ms=3_000)
     for at_ms in range(0, 4_000, STEP_MS):
         ring.step(at_ms, is_published=at_ms % period_ms == 0)

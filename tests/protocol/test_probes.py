@@ -1,4 +1,4 @@
-"""Probes: datagrams of a header alone, sent in a steady rhythm, heard and counted. Two subjects."""
+"""Probes: datagrams of a header alone, sent at a steady rate and counted. Two subjects."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_an_idle_channel_is_probed_in_the_same_rhythm(subject: MakeCore) -> None
 
 
 def test_a_channel_to_an_older_receiver_is_probed_beside_its_events(subject: MakeCore) -> None:
-    """Such a receiver counts nothing but probes when it judges that a channel has returned."""
+    """Probe an older receiver, which counts only probes to judge that a channel has returned."""
     core = core_with(subject, PROBING)
     assert sent_at(core, range(200), 200)["probes"] == list(range(0, 200, 25))
 

@@ -77,7 +77,7 @@ class Parted:
         return self.family.leaves[cloud].send(name, f"{cloud}/e", command)
 
 
-def wish(redundancy: int) -> QosRequest:
+def quality(redundancy: int) -> QosRequest:
     return QosRequest(redundancy=redundancy)
 
 
@@ -93,10 +93,10 @@ def at_rest() -> Parted:
         family.leaves[name[0]].publish(name, f"{name[0]}/e")
     numbers = {}
     for (cloud, name), redundancy in BEFORE.items():
-        (outcome,) = ask(family, cloud, subscribe(name, wish(redundancy)))
+        (outcome,) = ask(family, cloud, subscribe(name, quality(redundancy)))
         assert isinstance(outcome, GrantedOutcome), outcome
         numbers[cloud, name] = outcome.subscription_id
-    ask(family, PATTERN[0], subscribe(PATTERN[1], wish(1)))
+    ask(family, PATTERN[0], subscribe(PATTERN[1], quality(1)))
     assert contracts_of(family) == BEFORE
     assert disagreements(family) == []
     return Parted(family, numbers)
@@ -111,11 +111,11 @@ def change_both_sides(tree: Parted) -> dict[tuple[str, str], int]:
         tree.send(UNPUBLISHED[at][0], Unpublish(names=(UNPUBLISHED[at],)), "pmu")
     for (cloud, name), redundancy in CHANGED.items():
         command = ChangeSubscription(
-            subscription_id=tree.numbers[cloud, name], qos=ModalQos({0: wish(redundancy)})
+            subscription_id=tree.numbers[cloud, name], qos=ModalQos({0: quality(redundancy)})
         )
         asked[cloud, name] = tree.send(cloud, command)
     for (cloud, name), redundancy in BEGUN.items():
-        asked[cloud, name] = tree.send(cloud, subscribe(name, wish(redundancy)))
+        asked[cloud, name] = tree.send(cloud, subscribe(name, quality(redundancy)))
     return asked
 
 
@@ -233,7 +233,7 @@ def test_a_cut_in_the_middle_of_what_is_asked_changes_nothing_of_what_comes_of_i
 def test_a_flood_whose_variable_goes_during_a_cut_ends_everywhere_when_it_heals(
     cut: tuple[str, ...],
 ) -> None:
-    """Its cloud says so once; whoever was told and could not pass it on asks again."""
+    """Withdraw the variable during a cut; its cloud reports it once, and brokers ask again."""
     family = grid()
     for broker in ("root", "west"):
         answer = family.operate(broker, SetFlooding(request_id=1, name="a/pmu/v"))

@@ -111,7 +111,7 @@ def _at_routers(family: Family) -> Iterator[str]:
 
 
 def _after_a_restart(family: Family) -> Iterator[str]:
-    """Journals tell the same as memories."""
+    """Yield differences between the brokers and their restarts from the journals."""
     for name, node in family.brokers.items():
         if node.restored().snapshot()[1:] != node.broker.snapshot()[1:]:
             yield f"{name} would be restored to another state"

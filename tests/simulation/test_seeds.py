@@ -1,4 +1,4 @@
-"""Seeds of the simulated cloud: they hold, they replay, and they tell what went wrong."""
+"""Seeds of the simulated cloud: they hold, they replay, and they report failures."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_broker_that_fails_over_a_request_fails_the_seed(monkeypatch: pytest.M
     assert "machines do not fail" in {verdict.rule for verdict in verdicts}
 
 
-def test_a_failure_is_told_with_its_last_words_and_how_to_replay_it() -> None:
+def test_a_failure_is_reported_with_the_end_of_its_trace_and_how_to_replay_it() -> None:
     told = explain(3, bug="skip-the-second-edge")
     assert told.startswith("seed 3: ")
     assert told.endswith(

@@ -224,7 +224,7 @@ def between(quality: dict[int, Qos], desired: Qos, worst: Qos) -> Between:
 
 
 def test_a_seed_tells_the_same_whatever_the_order_of_sets() -> None:
-    """They once differed from process to process, so that what had failed could not be replayed."""
+    """Run with several hash seeds, by which traces once differed from process to process."""
     seeds = (15, 27)  # One with floods; one in which all paths of a contract are cut.
     command = (
         "from lab.simulation.tree.run import run_seed\n"

@@ -55,7 +55,7 @@ WANTED = [
 
 
 class Listener:
-    """Takes what is handed on; fails if told to."""
+    """Receiver of the handed-on alarms; fails on request."""
 
     def __init__(self, *, is_failing: bool = False) -> None:
         self.is_failing = is_failing

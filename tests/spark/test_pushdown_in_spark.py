@@ -91,6 +91,6 @@ def test_spark_shares_the_partitions_between_the_scans_of_one_plan(numbers: Data
 
 
 def test_spark_plans_every_load_by_itself(spark: SparkSession, numbers: DataFrame) -> None:
-    """So options of a load, unlike filters of a scan, cannot reach the rows of another."""
+    """Check that options of a load, unlike filters of a scan, cannot affect another load."""
     assert numbers.filter("number = 3").count() == 1
     assert spark.read.format("toy-numbers").load().count() == NUMBERS

@@ -112,8 +112,8 @@ class LocalCloud:
         """Return the broker's survey of its cloud; empty while it cannot be asked."""
 
         async def ask() -> dict[str, Any]:
-            async with open_operator_session(load_access(self.files.folder(OPERATOR))) as desk:
-                return await desk.ask(Survey(request_id=0))
+            async with open_operator_session(load_access(self.files.folder(OPERATOR))) as session:
+                return await session.ask(Survey(request_id=0))
 
         try:
             return asyncio.run(ask())

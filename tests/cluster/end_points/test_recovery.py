@@ -36,7 +36,7 @@ def cloud(tmp_path: Path) -> Iterator[LocalCloud]:
 
 
 def becomes(said: list[bool], *, expected: bool) -> None:
-    """The publisher's next sends say so; what it said before does not count."""
+    """Wait until the publisher's next sends return this value."""
     at = len(said)
     eventually(lambda: None if expected in said[at:] else f"send says {said[-1:]}")
 

@@ -47,7 +47,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Grid, Gri
 
 
 def complaint_of_counters(grid: Grid) -> str | None:
-    """None if the router behind the wire accounts for every event that it has taken in."""
+    """Return None if the router behind the wire accounts for every event that it received."""
     found = next(at for at in grid.survey()["routers"] if at["name"] == "c1/i0")["counters"]
     reasons = ("malformed", "unknown", "policed", "duplicate", "not_due", "dispatched")
     met = sum(found[reason] for reason in reasons)

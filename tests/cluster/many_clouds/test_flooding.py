@@ -91,7 +91,7 @@ def send_some(grid: TreeGrid, publisher: str, variable: str) -> None:
 
 
 def settled_counts(grid: TreeGrid) -> Counts:
-    """Once every router has told the same in two reports."""
+    """Return the counts once two reports of every router are equal."""
     seen = [reports(grid)]
 
     def complaint() -> str | None:
@@ -107,7 +107,7 @@ def settled_counts(grid: TreeGrid) -> Counts:
 
 
 def complaint(grid: TreeGrid, case: Case, before: Counts) -> str | None:
-    """None if every cloud has counted what the source says, of as many events as have flooded."""
+    """Return None if every cloud has the counts of the source for the flooded events."""
     now = counted(reports(grid))
     more = {
         cloud: {word: count - before[cloud][word] for word, count in found.items()}

@@ -124,8 +124,8 @@ class Cloud:
 
     def ask(self, command: OperatorCommand) -> dict[str, Any]:
         async def asking() -> dict[str, Any]:
-            async with open_operator_session(self.access) as desk:
-                return await desk.ask(command)
+            async with open_operator_session(self.access) as session:
+                return await session.ask(command)
 
         return asyncio.run(asking())
 
@@ -136,7 +136,7 @@ class Cloud:
         return self.ask(Explain(request_id=0, name=name))
 
     def complaint(self) -> str | None:
-        """None when every router is in step and every channel up."""
+        """Return None when every router is in step and every channel up."""
         facts = self.survey()
         late = [one["name"] for one in facts["routers"] if not (one["is_up"] and one["in_step"])]
         down = [one["label"] for one in facts["channels"] if not one["is_up"]]

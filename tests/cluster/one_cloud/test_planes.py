@@ -1,4 +1,4 @@
-"""Two planes: commands never disturb events, and end-points never talk to a broker."""
+"""Two planes: commands never disturb events, and end-points have no session with a broker."""
 
 from __future__ import annotations
 

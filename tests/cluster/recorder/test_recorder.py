@@ -1,4 +1,4 @@
-"""A recorder as a process of a real cloud: what is delivered is recorded, or told as a gap."""
+"""A recorder as a process of a real cloud: every event is recorded, or is in a recorded gap."""
 
 from __future__ import annotations
 

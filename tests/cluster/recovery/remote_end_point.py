@@ -1,4 +1,4 @@
-"""An end-point that does what it is told, in a process of its own that can be killed.
+"""An end-point that carries out commands in a separate process that can be killed.
 
 A line of JSON on its input is an order, a line of JSON on its output the answer; what it was told
 by the cloud when it attached is in its log, on standard error.

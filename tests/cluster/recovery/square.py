@@ -80,7 +80,7 @@ class EndPointProcess:
         return answer
 
     def tell(self, do: str, **words: Any) -> Facts:
-        """Order something, and wait until it is done; a refusal fails the test."""
+        """Send a command and wait until it is done; a refusal fails the test."""
         self.order(do, **words)
         answer = self.answer()
         assert "refused" not in answer, answer
@@ -170,7 +170,7 @@ class Square:
         return name
 
     def await_event(self, name: str) -> None:
-        """Something that is sent from now on arrives."""
+        """Wait until an event that is sent from now on arrives."""
         since_ns = self.view.subscribed(name)["created_ns"]
         eventually(lambda: self.view.complaint_until_new(name, since_ns=since_ns))
 

@@ -61,7 +61,7 @@ def versions(grid: Grid) -> dict[str, int]:
 
 
 def expected_versions(grid: Grid, of: Mapping[str, int]) -> dict[str, int]:
-    """The highest that both ends speak, for each channel."""
+    """Return the highest datagram version of both ends, for each channel."""
     cloud = grid.plan.cloud
     return {
         f"{cloud}/{near}→{cloud}/{far}": min(of[near], of[far])

@@ -116,7 +116,7 @@ class SevenClouds:
         return connect([place], name, certificates=self.access.certificates.path, timeout_s=30.0)
 
     def complaint(self) -> str | None:
-        """None when all brokers have joined, all routers are in step and all channels open."""
+        """Return None when all brokers have joined, all routers are in step, all channels open."""
         for cloud in CLOUDS:
             late = [
                 one["name"]
@@ -134,7 +134,7 @@ class SevenClouds:
         return None
 
     def reports(self) -> dict[str, dict[str, int]]:
-        """The counters of each router as it has told of them last, and one that always grows."""
+        """Return the counters of each router's last report, and one that always grows."""
         found = {}
         for cloud in CLOUDS:
             facts = self.ask(cloud, Survey(request_id=0))

@@ -119,7 +119,7 @@ class RootedClouds:
         return asyncio.run(asking())
 
     def complaint(self) -> str | None:
-        """None when both clouds have joined and the channels between them are up."""
+        """Return None when both clouds have joined and the channels between them are up."""
         try:
             facts = self.survey(("root", *CLOUDS))
         except GridStatError as error:

@@ -132,8 +132,8 @@ class TwoClouds:
 
     def ask(self, broker: str, command: OperatorCommand | TreeCommand) -> Facts:
         async def asking() -> Facts:
-            async with open_operator_session(self.access.beside(broker)) as desk:
-                return await desk.ask(command)
+            async with open_operator_session(self.access.beside(broker)) as session:
+                return await session.ask(command)
 
         return asyncio.run(asking())
 
@@ -154,7 +154,7 @@ class TwoClouds:
         )
 
     def complaint(self) -> str | None:
-        """None when all brokers have joined, all routers are in step and all channels up."""
+        """Return None when all brokers have joined, all routers are in step, all channels up."""
         for cloud in CLOUDS:
             facts = self.survey(cloud)
             late = [one["name"] for one in facts["routers"] if not _is_in_step(one)]

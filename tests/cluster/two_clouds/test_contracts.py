@@ -174,7 +174,7 @@ def residue(clouds: TwoClouds) -> str | None:
     return None
 
 
-def test_an_operating_mode_is_refused_in_words_by_name_by_pattern_in_a_group_and_in_a_change(
+def test_an_operating_mode_is_refused_with_a_reason_by_name_by_pattern_in_a_group_and_in_a_change(
     clouds: TwoClouds,
 ) -> None:
     stream = clouds.connect("c1/modes/pmu", WEST).publish("value", FLOAT64, rate=10)

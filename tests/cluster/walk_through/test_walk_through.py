@@ -58,7 +58,7 @@ class Terminal:
         return command
 
     def serve(self, *words: str) -> dict[str, Any]:
-        """Start a daemon and wait for its word that it is ready."""
+        """Start a daemon and wait until it reports that it is ready."""
         daemon = self.start(*words, "--json")
         eventually(lambda: daemon.complaint_without("ready"), within_s=WITHIN_S)
         return daemon.lines_in("ready")[0]

@@ -77,7 +77,7 @@ def assert_the_guide_is_refused(folder: Path) -> None:
 
 
 def complaint_without_contracts(command: Command) -> str | None:
-    """None when the root owns one for each variable of the other cloud that somebody takes.
+    """Return None when the root owns a contract for each variable taken from the other cloud.
 
     Each on two paths that work, of which each takes one channel between the clouds: a busy machine
     may have kept a router silent for the tenth of a second that is too long.

@@ -44,7 +44,7 @@ class DatabasePlace:
     lease_s: float = LEASE_S
 
     def store(self) -> PostgresStore:
-        """Open the store as a new process would; it also tells what became of a lost lease."""
+        """Open the store as a new process would; it also has the outcome of a lost lease."""
         return PostgresStore(PostgresDatabase(self.url, self.broker, self.lease_s))
 
 

@@ -78,7 +78,7 @@ def waiting(administrator: Connection, but: int = 0) -> int:
 def test_what_was_broken_off_while_it_waited_for_a_copy_waits_for_it_again(
     shared: DatabasePlace,
 ) -> None:
-    """It is in the database by then; the question whether it is waits as a commit does."""
+    """Break a commit off that is in the database; the question for its outcome waits, too."""
     with holder(shared) as found, ThreadPoolExecutor(1) as other:
         found.persist(b"a")
         with absent_copy(shared) as administrator:

@@ -38,7 +38,7 @@ def strange(place: DatabasePlace) -> DatabasePlace:
 
 
 def lose_answer(found: Holder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next write is committed, and its connection breaks before anybody hears of it."""
+    """Commit the next write, and break its connection before the answer."""
     inside = found.store._write
 
     def broken_off(*words: Any, **more: Any) -> None:

@@ -35,7 +35,7 @@ def _short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def slow_to_delete(place: DatabasePlace) -> Iterator[None]:
-    """Each row of this broker takes long to be deleted."""
+    """Make the deletion of each row of this broker slow."""
     name = place.broker.replace("-", "_")
     with psycopg.connect(place.url, autocommit=True) as connection:
         connection.execute(

@@ -1,4 +1,4 @@
-"""Each experiment once, with real processes and tiny parameters; no statement about time."""
+"""Run of each experiment with real processes and tiny parameters; no check of times."""
 
 from __future__ import annotations
 

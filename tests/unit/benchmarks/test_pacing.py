@@ -16,7 +16,7 @@ from benchmarks.statistics import published_events_per_ms
 
 
 class VirtualClock:
-    """Time that passes only when somebody sleeps or works."""
+    """Clock that advances only with sleep or work."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

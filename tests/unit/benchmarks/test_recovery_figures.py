@@ -53,7 +53,7 @@ def trials() -> Trials:
     return Trials(progress=lambda share, what: None, steps=10)
 
 
-def test_a_trial_that_fails_is_counted_in_words_and_spoils_no_other() -> None:
+def test_a_trial_that_fails_is_counted_with_its_reason_and_spoils_no_other() -> None:
     def trial(at: int) -> int:
         if at == 1:
             raise BenchmarkError("nothing came", hint="look")

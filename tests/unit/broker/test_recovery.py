@@ -1,4 +1,4 @@
-"""Failures: channels, routers and the broker itself; what moves, what stays, who is told."""
+"""Failures of channels, routers and the broker: moves of contracts, and notices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def heal(cloud: Conversation, number: int) -> None:
 
 
 def kill(cloud: Conversation, name: str) -> None:
-    """A router dies: its session goes, and its neighbours hear nothing any more."""
+    """Kill a router: end its session, and make it silent for its neighbours."""
     cloud.disconnect(name)
     for found in cloud.channels_given:
         if found.from_router == name:
@@ -291,7 +291,7 @@ def test_a_restarted_broker_finds_all_digests_equal_and_sends_nothing(
     assert cloud.differing() == []
 
 
-def test_many_contracts_move_in_turns_the_most_urgent_first(cloud: Conversation) -> None:
+def test_many_contracts_move_in_batches_the_most_urgent_first(cloud: Conversation) -> None:
     names = [cloud.publish(f"{PMU}/v{number}", "c1/e0").name for number in range(200)]
     for number, name in enumerate(names):
         cloud.send(CENTRE, "c1/e2", subscribe(name, QosRequest(priority=1 + number % 6)))

@@ -1,4 +1,4 @@
-"""A request that names a mode which nobody has defined is refused, and nothing is charged."""
+"""Requests that name an undefined mode: they are refused, and nothing is charged."""
 
 from __future__ import annotations
 

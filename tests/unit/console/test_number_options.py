@@ -1,4 +1,4 @@
-"""Numbers on a command line: each has bounds, and what is beyond them is told in one message."""
+"""Numbers on a command line: each has bounds, and one message refuses those beyond."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def granted(
 
 @dataclass(slots=True)
 class PaperClock:
-    """Both clocks stand still until they are told."""
+    """Both clocks, which advance only on request."""
 
     steady: int = 0
 

@@ -63,7 +63,7 @@ class PaperSender:
 
 
 class Station:
-    """A publisher on paper, attached to as many edges as it is told."""
+    """A simulated publisher, attached to a given number of edges."""
 
     def __init__(self, *edges: str) -> None:
         self.senders: list[PaperSender] = []

@@ -104,7 +104,7 @@ class ScriptedCloud:
         return said
 
     def words(self, said: list[SessionInstruction]) -> list[SessionOutput]:
-        """Only what concerns the application."""
+        """Return the instructions that concern the application."""
         return [
             each  # type: ignore[misc]
             for each in said

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Tapped:
-    """Keeps what it is told, in order."""
+    """Tap that records its calls, in order."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[str, int, int]] = []
@@ -44,7 +44,7 @@ class Tapped:
 
 
 class Gathered:
-    """A gathering between a tap and somebody who keeps what is handed out."""
+    """A gathering between a tap and a recorder of its output."""
 
     def __init__(self) -> None:
         self.tapped = Tapped()

@@ -95,7 +95,7 @@ def is_held(folder: Path, second: int) -> bool:
 
 @pytest.fixture
 def two_lives(tmp_path: Path) -> Path:
-    """Subscription 7 until second 10, then 8 from second 20 on; the first one's end is told."""
+    """Record subscription 7 until second 10, then 8 from second 20 on, with the first one's end."""
     first = Life(tmp_path)
     first.begin(0, 7)
     first.account(5, 7, is_over=False)
@@ -108,13 +108,13 @@ def two_lives(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_stream_is_expected_in_the_second_life_of_a_recorder(two_lives: Path) -> None:
+def test_a_stream_is_expected_in_the_second_run_of_a_recorder(two_lives: Path) -> None:
     assert spans_s(two_lives) == [(0, 20), (20, None)]
     assert due(two_lives, 5) == [30, 0]
     assert due(two_lives, 100) == [0, 30]
 
 
-def test_a_silent_stream_has_a_row_in_the_second_life_of_a_recorder(two_lives: Path) -> None:
+def test_a_silent_stream_has_a_row_in_the_second_run_of_a_recorder(two_lives: Path) -> None:
     heard = pa.table(
         {
             "stream": pa.array([99], pa.int32()),
@@ -135,7 +135,7 @@ def test_a_silent_stream_has_a_row_in_the_second_life_of_a_recorder(two_lives: P
     ]
 
 
-def test_silence_in_the_second_life_of_a_recorder_is_not_excused(two_lives: Path) -> None:
+def test_silence_in_the_second_run_of_a_recorder_is_not_excused(two_lives: Path) -> None:
     assert is_held(two_lives, 100)
 
 

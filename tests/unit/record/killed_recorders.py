@@ -1,4 +1,4 @@
-"""Recorders that are killed in the middle of what they do, one after the other, in one folder.
+"""Recorders that are killed at random instants, one after the other, in one folder.
 
     python -m tests.unit.record.killed_recorders FOLDER SEED LIVES
 
@@ -40,7 +40,7 @@ SETTINGS: Final = RecorderSettings(
 
 
 class Fate:
-    """Lets so many calls pass, and then ends the process without a word."""
+    """Counter that lets so many calls pass, and then kills the process."""
 
     def __init__(self, folder: Path, lot: random.Random) -> None:
         self._folder = folder

@@ -52,7 +52,7 @@ def test_whatever_kills_a_recorder_nothing_recorded_is_lost_or_doubled(tmp_path:
         assert there == named, f"seed {seed}"
 
 
-def test_a_life_that_ends_by_a_bug_is_not_taken_for_a_killed_one(
+def test_a_process_that_ends_by_a_bug_is_not_taken_for_a_killed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stumble(*_: object) -> None:

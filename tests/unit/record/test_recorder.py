@@ -1,4 +1,4 @@
-"""A recorder without a grid: what comes is recorded or told as a gap, whatever the disk does."""
+"""A recorder without a grid: every event is recorded or in a gap, whatever the disk does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""End-points that hear all that floods: while they are registered, and only then (S0-47)."""
+"""End-points that receive all floods while they are registered, and only then (S0-47)."""
 
 from __future__ import annotations
 

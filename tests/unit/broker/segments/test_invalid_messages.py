@@ -120,7 +120,7 @@ def test_a_flood_with_the_identifier_of_another_that_floods_is_refused(cloud: Fa
     assert cloud.last(FloodingRefused).refused.code == VariableExists.code
 
 
-def test_a_word_that_the_broker_fails_over_ends_the_session_and_nothing_else(
+def test_a_message_that_the_broker_fails_over_ends_the_session_and_nothing_else(
     cloud: Family,
 ) -> None:
     cloud.may_fail = True

@@ -1,4 +1,4 @@
-"""A cloud that speaks the protocol of the tree honestly, and has no routers but by name."""
+"""Stand-in of a cloud that follows the protocol of the tree, with routers only by name."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Segment:
 
 @dataclass
 class CloudStandIn:
-    """Its state is all durable: a restart loses the session and begins a new term."""
+    """Cloud whose state is all durable: a restart loses the session and begins a new term."""
 
     name: str
     parent: str

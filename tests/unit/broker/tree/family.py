@@ -52,7 +52,7 @@ DEFAULTS = (
 
 
 class QosNode:
-    """A QoS broker and its journal; `said` is what it wants brokers to hear."""
+    """A QoS broker and its journal; `said` are its messages to other brokers."""
 
     def __init__(
         self, settings: TreeSettings, children: Sequence[str], channels: Iterable[EventChannel]
@@ -270,7 +270,7 @@ class Family:
         self.settle()
 
     def step(self) -> bool:
-        """Deliver one word between brokers; whether there was one."""
+        """Deliver one message between brokers; return whether there was one."""
         self._gather()
         if not self._queue:
             return False
@@ -283,7 +283,7 @@ class Family:
 
     @property
     def waiting(self) -> list[tuple[str, str, Message]]:
-        """Words between brokers that are on their way."""
+        """Return the messages between brokers in transit."""
         return list(self._queue)
 
     def _nodes(self) -> list[QosNode | Conversation]:

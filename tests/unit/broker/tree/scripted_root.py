@@ -1,4 +1,4 @@
-"""A root of which a test says every word, above a broker with two clouds."""
+"""A root whose messages a test sends one by one, above a broker with two clouds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ScriptedRoot:
-    """Its one child is west; `heard` is what that has reserved for it."""
+    """Root with the one child west; `heard` are west's answers to Reserve."""
 
     name: str = "root"
     parent: str = "west"
@@ -51,7 +51,7 @@ def below_scripted_root(*, is_silent: bool = False) -> tuple[TreeWorld, Scripted
 
 
 def ask(world: TreeWorld, contract: str, every: int = 1, question: int = 0) -> None:
-    """The root wants a way from c1 out by its channel at c2."""
+    """Request, as the root, a way from c1 out by its channel at c2."""
     world.post(
         "root",
         "west",

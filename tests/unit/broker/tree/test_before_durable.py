@@ -1,4 +1,4 @@
-"""Words that come while what they are about is decided, and not yet on the disk."""
+"""Messages that arrive while their subject is decided, and not yet on the disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Word = TypeVar("Word")
 
 
 def hear(world: TreeWorld, broker: str, child: str, message: Message) -> None:
-    """The broker hears a word now, whatever it has still to write."""
+    """Deliver a message to the broker now, whatever it has still to write."""
     machine = world.brokers[broker].machine
     world._do(broker, machine.handle(Received(f"broker/{child}", message), world.now_ns))
 

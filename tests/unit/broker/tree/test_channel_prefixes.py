@@ -51,7 +51,7 @@ def state_of(world: TreeWorld, name: str) -> TreeState:
 
 
 def shared_numbers(world: TreeWorld) -> list[str]:
-    """Numbers that a cloud was told for more than one channel, ever."""
+    """Return the numbers that a cloud has ever received for more than one channel."""
     told: dict[tuple[str, int], set[str]] = {}
     for _, receiver, word in world.sent:
         if isinstance(word, OpenBorder) and receiver in world.clouds:
@@ -151,7 +151,7 @@ def test_a_tree_that_has_grown_twice_has_different_numbers_above_each_cloud() ->
 
 
 def test_a_broker_is_not_told_its_place_before_the_one_above_it_knows_its_own() -> None:
-    """Else it would hold contracts with numbers that the one above takes a moment later."""
+    """Subscribe while east is cut off: mid might else use numbers that east takes later."""
     channels = both_ways("c1/m", "c2/m")
     clouds = [CloudStandIn("c1", "mid"), CloudStandIn("c2", "mid")]
     world = TreeWorld(

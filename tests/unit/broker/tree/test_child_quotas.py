@@ -1,4 +1,4 @@
-"""A child that wants more than its part: of identifiers, of questions above, and of memory."""
+"""Quotas of a child: of identifiers, of pending requests above, and of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channels between clouds that die when nobody looks: congested, or while they are reserved."""
+"""Channels between clouds that fail while they are congested, or while they are reserved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def tell(world: TreeWorld, cloud: str, channel: str, **facts: bool) -> None:
-    """The router at one end says how a channel is."""
+    """Report the state of a channel as the router at one end."""
     found = world.clouds[cloud]
     number = next(one for one, label in found.open_channels.items() if label == channel)
     told = BorderChannelReported(term=found.term, channel_id=number, **facts)
@@ -127,7 +127,7 @@ def test_a_parent_hears_of_a_channel_that_died_between_reservation_and_commit() 
     assert inconsistencies(world) == []
 
 
-def test_a_channel_is_up_again_by_the_word_of_the_child_that_its_cloud_has_moved_to() -> None:
+def test_a_channel_is_up_again_by_a_report_of_the_child_that_its_cloud_has_moved_to() -> None:
     world = deep_tree()
     silent = "c1/r1→c3/r1"
     tell(world, "c1", silent, is_up=False)

@@ -1,4 +1,4 @@
-"""A word over which a broker fails ends the session of who said it, and nobody else's."""
+"""Messages on which a broker fails: only the session of their sender ends."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_child_is_sent_away_and_the_others_are_served(monkeypatch: pytest.Mo
     assert inconsistencies(world) == []
 
 
-def test_what_was_decided_in_that_turn_and_is_not_written_is_undone(
+def test_what_was_decided_in_that_unit_of_work_and_is_not_written_is_undone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = failing()
@@ -118,7 +118,9 @@ def test_a_broker_with_half_an_operation_ends(monkeypatch: pytest.MonkeyPatch) -
     assert "word_failed" not in words(world)
 
 
-def test_a_word_of_the_parent_ends_the_session_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_message_of_the_parent_ends_the_session_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world, root = below_scripted_root()
     world.may_fail = True
     west = world.brokers["west"].machine

@@ -188,7 +188,7 @@ def test_a_stop_that_a_middle_broker_cannot_write_is_heard_again(
 
 
 def test_a_child_that_is_away_is_named_at_once(pair: Family) -> None:
-    """Its own cloud is asked first who publishes the variable: nobody waits for that either."""
+    """Check that the look-up of the variable's publisher does not wait either."""
     pair.disconnect("a")
     pair.ask("root", FLOOD)
     refused = answer_of(pair).refused
@@ -345,7 +345,7 @@ def test_a_child_that_was_away_when_a_flood_ended_confirms_it_as_soon_as_it_is_b
     assert flooding_clouds(pair) == set()
 
 
-def test_behind_a_parents_word_for_all_modes_is_given_up_what_has_no_room() -> None:
+def test_a_flood_overridden_in_all_modes_is_given_up_if_it_has_no_room_any_more() -> None:
     """End the root's flood, when p's own, overridden until then, has no room any more."""
     family = middle()
     every_tenth = SetFlooding(request_id=1, name=VOLTAGE, every=10)

@@ -30,7 +30,7 @@ OWN = SetFlooding(request_id=7, name=VOLTAGE)
 
 
 def publish_anew(family: Family) -> int:
-    """Its new identifier."""
+    """Publish a variable again and return its new identifier."""
     leaf = family.leaves["a"]
     leaf.ask("a/pmu", "a/0", Unpublish(names=(VOLTAGE,)))
     family.settle()

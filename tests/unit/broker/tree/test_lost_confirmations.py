@@ -1,4 +1,4 @@
-"""A child has committed, and the word of that was lost with its session."""
+"""Confirmations of a child that were lost with its session."""
 
 from __future__ import annotations
 

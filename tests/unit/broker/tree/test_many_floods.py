@@ -29,7 +29,7 @@ OF_WEST = 600
 
 
 class FloodedCloud(CloudStandIn):
-    """It has room for whatever floods."""
+    """Cloud with room for every flood."""
 
     def _hear(self, message: Message) -> None:
         match message:

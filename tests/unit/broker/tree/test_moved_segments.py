@@ -1,4 +1,4 @@
-"""A child that leads its part of a contract another way: whoever holds the contract hears of it."""
+"""Segments that a child moves: the owner of the contract is notified."""
 
 from __future__ import annotations
 

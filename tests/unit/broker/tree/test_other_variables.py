@@ -37,7 +37,7 @@ def ask(world: TreeWorld, asked: AskContract) -> None:
 
 
 def cut_all_ways(world: TreeWorld) -> None:
-    """So that the contract is planned anew."""
+    """Cut all ways, so that the contract is planned again."""
     for number in world.clouds["c2"].open_channels:
         world.clouds["c2"].tell_channel(number, is_up=False)
     world.say("c2")

@@ -1,4 +1,4 @@
-"""A broker that is told where it stands, or that it stands elsewhere, while it is busy."""
+"""A broker that receives its place in the tree, or another one, while it is busy."""
 
 from __future__ import annotations
 

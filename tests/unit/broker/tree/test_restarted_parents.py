@@ -1,4 +1,4 @@
-"""A parent that is killed while its children reserve, and what its next life makes of that."""
+"""A parent that is killed while its children reserve, and its requests after the restart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.unit.broker.tree.scripted_root import ask, below_scripted_root, hold_
 from tests.unit.broker.tree.worlds import deep_tree, inconsistencies, residue
 
 
-def test_what_a_broker_in_the_middle_reserves_for_a_life_that_is_over_is_given_back() -> None:
+def test_what_a_broker_in_the_middle_reserves_for_an_ended_process_is_given_back() -> None:
     world = deep_tree()
     contract = world.subscribe("c4/d", "c1/pmu/v")
     hold_up(world, "c1")
@@ -66,7 +66,7 @@ def test_the_same_question_is_answered_alike_and_nothing_is_reserved_anew() -> N
     assert len(reserves) == 1
 
 
-def test_a_release_is_the_last_word_on_what_waits_for_something_else_to_be_given_back() -> None:
+def test_a_release_decides_on_a_reservation_that_waits_for_another_release() -> None:
     world, _ = below_scripted_root()
     ask(world, "c9#1", every=4)
     world.settle()

@@ -1,4 +1,4 @@
-"""A Release that is said again: while a grandchild is away, or to a child that is deaf to it."""
+"""Repeated Release: while a grandchild is away, or to a child that does not receive it."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def row_of_three() -> TreeWorld:
 
 
 def end_while_its_cloud_goes(world: TreeWorld, contract: str, cloud: str) -> None:
-    """The root hears that the contract is over, and then of the cloud no more."""
+    """Let the root receive the end of the contract, and then lose the cloud."""
     world.end(contract)
     world.step()
     world.cut.add(cloud)

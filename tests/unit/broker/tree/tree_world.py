@@ -164,7 +164,7 @@ class TreeWorld:
             self._tell(name, Disconnected(f"broker/{peer}"))
 
     def kill(self, name: str) -> None:
-        """And start it again at once; sessions come back with `settle`."""
+        """Kill a broker and start it again at once; sessions come back with `settle`."""
         if self.are_last_words_heard:
             said = [one for one in self.queue if one[0] == name]
             self.queue = deque(one for one in self.queue if one[0] != name)
@@ -222,7 +222,7 @@ class TreeWorld:
         self.now_ns = until_ns
 
     def rest(self) -> None:
-        """Long enough for everything that is to be said again."""
+        """Run long enough for every repeated message."""
         self.settle()
         self.advance(60 * NS_PER_S)
         self.settle()

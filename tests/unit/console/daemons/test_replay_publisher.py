@@ -39,7 +39,7 @@ class Archived:
 
 @dataclass
 class PaperClock:
-    """Also the event to stop by: waiting moves it on."""
+    """Clock and stop event in one: waiting advances it."""
 
     now: int = 3 * S
     stop_at: int = 1 << 62
