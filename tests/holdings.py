@@ -22,7 +22,7 @@ FOR_GOOD = {"jemalloc_bg_thd"}
 each arena, and an arena is used when so many threads have been."""
 
 ENDED = (FileNotFoundError, ProcessLookupError)
-"""What the kernel says of a thread that ends before, or while, its file is read."""
+"""Errors of the kernel for a thread that ends before, or while, its file is read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tests.cluster.command import ENDING_S_MAX, GRIDSTAT
 from tests.cluster.eventually import eventually
 
 HOME = "\x1b[H"
-"""Where a screen begins anew."""
+"""Control sequence with which a screen begins again."""
 ALTERNATE, ORDINARY = "\x1b[?1049h", "\x1b[?1049l"
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

@@ -28,7 +28,7 @@ ENDINGS = (
     "delivered",
     "ring_full",
 )
-"""Where each event ends at a receiver: in exactly one of these."""
+"""Counters of a receiver, of which each event increases exactly one."""
 
 
 def eventually(condition: Callable[[], str | None], *, within_s: float = 20.0) -> None:

@@ -157,7 +157,7 @@ def test_a_restarted_broker_has_promised_and_ordered_the_same(seed: int) -> None
 
     assert promised_of(cloud.broker) == before
     assert {name: cloud.broker.tables[name].wanted.digest for name in cloud.routers} == ordered
-    assert cloud.differing() == []  # So the routers are told nothing that they do not know.
+    assert cloud.differing() == []  # So no router receives a further change.
 
 
 @pytest.mark.parametrize("seed", range(3))

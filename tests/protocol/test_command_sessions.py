@@ -282,7 +282,7 @@ def test_a_second_process_of_one_name_is_refused_while_the_first_speaks(
 
 def test_a_second_process_takes_over_from_one_that_is_silent(registry: Registry) -> None:
     async def talk() -> None:
-        # The first never speaks again, but nobody ends its session for that.
+        # The first sends nothing more, but its session stays open.
         table = TableSettings(session=SessionSettings(ping_interval_s=0.05, silent_after_s=600.0))
         async with (
             party(registry.credentials(BROKER), serves=[Role.ROUTER], table=table) as broker,

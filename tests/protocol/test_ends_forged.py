@@ -78,7 +78,7 @@ def test_nobody_else_is_heard_on_a_channel_whose_edge_is_heard(line: Line) -> No
     line.stream(0, 20)
     for turn in range(20):
         line.send(line.forger, EDGE, line.start_ns + (20 + turn) * 10 * MS)
-        line.stream(20 + turn, 1)  # For a second the edge is heard.
+        line.stream(20 + turn, 1)  # The edge counts as present for a second.
     assert line.slots() == list(range(40))
     assert line.receiver.counters()["policed_source"] == 20
 

@@ -316,6 +316,6 @@ def test_inside_a_flood_routes_cost_nothing_and_count_at_borders_and_edges_alone
     assert lean.copies == full.copies
     assert lean.grid.counts("duplicate") == full.grid.counts("duplicate")
     assert lean.routes_inside == 0 < full.routes_inside
-    # So borders are where routing adds to flooding: without it nobody outside hears anything.
+    # At borders routing adds to flooding: without it no router outside receives an event.
     outside = {name for name in full.wanted if not full.is_inside(name)}
     assert {name for name, slots in none.delivered().items() if not slots} == outside != set()

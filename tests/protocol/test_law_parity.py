@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 U64_MAX = 2**64 - 1
 NANOSECOND = Period(1, 10**9)
-"""At this period a slot is the very difference of stamp and phase."""
+"""Period at which a slot is exactly the difference of stamp and phase."""
 
 parts = st.one_of(
     st.sampled_from([1, 2, 30, 50, 60, 120, 1_000, 1_001, 30_000, 10**6, 10**9, PERIOD_PART_MAX]),

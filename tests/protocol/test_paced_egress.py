@@ -34,11 +34,11 @@ MEGABIT = ChannelSpec(1, bandwidth_bytes_per_s=125_000, queue_events_max=32)
 QUEUES = 9
 UDP = socket.SOCK_DGRAM
 CREDIT_NS = 2 * MS
-"""What an idle line may catch up on."""
+"""Longest time that an idle line may catch up on."""
 
 WIRE_BYTES = 28
 EVENT_BYTES = 144
-"""As a synchrophasor with five options."""
+"""Size of a synchrophasor with five options."""
 
 
 def paced_core(make_core: MakeCore, *specs: ChannelSpec, limits: Limits = SMALL) -> Subject:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CUTS: Final = [("a",), ("d",), ("west",), ("east",), ("west", "east"), ("a", "d"), ("a", "west")]
 SHORT_NS: Final = 1_000_000_000
 LONG_NS: Final = 30_000_000_000
-"""After so long nobody waits for an answer any more."""
+"""Time after which no request waits for an answer."""
 REST_NS: Final = 30_000_000_000
 
 BEFORE: Final[Contracts] = {
@@ -45,7 +45,7 @@ BEFORE: Final[Contracts] = {
     ("c", "a/pmu/u"): 1,
     ("b", "d/pmu/u"): 1,
 }
-"""How many disjoint ways which cloud has of which variable."""
+"""Number of disjoint ways by cloud and variable."""
 CHANGED: Final[Contracts] = {
     ("d", "b/pmu/v"): 2,
     ("a", "d/pmu/v"): 1,

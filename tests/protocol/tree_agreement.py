@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.unit.broker.tree.family import Family
 
 Contracts = dict[tuple[str, str], int]
-"""How many disjoint ways which cloud has of which variable."""
+"""Number of disjoint ways by cloud and variable."""
 
 
 def contracts_of(family: Family) -> Contracts:

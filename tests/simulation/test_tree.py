@@ -50,10 +50,10 @@ NEAR = {
     "forget-what-was-promised": 11,
     "forget-what-modes-were-promised": 155,
 }
-"""Where the rarer ones are found."""
+"""Seeds that find the rarer bugs."""
 PERIOD = Period(1, 30)
 POINTS_MAX = 32
-"""Of each operation here; `python -m lab.simulation.tree --failpoints` takes all of them."""
+"""Most points of each operation here; `python -m lab.simulation.tree --failpoints` takes all."""
 
 
 def some_of(points: list[Point]) -> list[Point]:

@@ -172,7 +172,7 @@ def test_silence_of_all_is_told_while_the_recorder_is_at_work(
         ("silent", "c1/hill/pmu-2/frequency", 19.9)
     ]
     now_ns[0] += 60 * NS_PER_S
-    assert ingest.quiet_ns() == 0  # Its word is a minute old.
+    assert ingest.quiet_ns() == 0  # Its report is a minute old.
 
 
 def test_alarms_of_one_instant_never_share_a_sequence(

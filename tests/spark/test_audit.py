@@ -56,7 +56,7 @@ pytestmark = pytest.mark.timeout(300)
 
 Row = dict[str, Any]
 LATER_NS = BEGAN_NS + 10_900 * SECOND_NS
-"""So much is recorded when the first audit is run."""
+"""Time up to which events are recorded when the first audit runs."""
 
 
 def frame(spark: SparkSession, kind: RecordKind, rows: list[Row]) -> DataFrame:

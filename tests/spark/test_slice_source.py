@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 SHARES = 3
 Told = list[tuple[int, int, int]]
-"""Of every slice in a batch: share, first record, and the one after the last."""
+"""Share, first record and end record of every slice in a batch."""
 
 
 @pytest.fixture

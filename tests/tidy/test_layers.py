@@ -54,7 +54,7 @@ ONLY_UNDER: dict[str, str] = {
 """Outside packages that belong to one corner of ours."""
 
 IMPURE = {"asyncio", "multiprocessing", "os", "select", "socket", "subprocess", "threading", "time"}
-"""What words and laws have no use for: model is pure."""
+"""Modules that a pure model must not import."""
 
 
 def layer_violations(root: Path) -> list[str]:

@@ -39,7 +39,7 @@ PLAN = GridPlan(
 )
 BOTH = ("e0", "e1")
 SILENT_MS_MAX = 500
-"""On a busy machine a router may be kept from speaking for the usual 100 ms."""
+"""Limit for a busy machine, where a router may be silent for the usual 100 ms."""
 _NETWORK = count(os.getpid() % 200)
 
 

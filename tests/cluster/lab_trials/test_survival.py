@@ -29,7 +29,7 @@ FAULTS = {
     "corrupted": LinkFaults(corrupt=0.3, seed=5),
     "full": LinkFaults(rate_bytes_per_s=6_000, queue_bytes=2_000, seed=6),
 }
-"""By the counter of the relay that shows it at work."""
+"""Faults by the relay's counter that shows their effect."""
 
 
 @pytest.fixture(scope="module")

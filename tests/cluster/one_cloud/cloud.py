@@ -36,8 +36,8 @@ READY_WITHIN_S = 60.0
 ROUTERS = ("e0", "e1", "i0", "i1", "e2", "e3")
 WEST, EAST = ("c1/e0", "c1/e1"), ("c1/e2", "c1/e3")
 TIMING = "[timing]\nsilent_ms_max = 500\nchange_lead_ms = 5000\n"
-"""On a busy machine a router may be kept from speaking for the usual 100 ms, and the journal from
-being written for longer than the usual 200 ms before a new period holds."""
+"""Timing for a busy machine, where a router may be silent for the usual 100 ms, and a write of the
+journal may take longer than the usual 200 ms before a new period holds."""
 
 
 def cloud_text(bandwidth_bytes_per_s: int = 200_000) -> str:

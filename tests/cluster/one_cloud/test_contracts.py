@@ -32,7 +32,7 @@ LONG_RECORD = RecordType(
 )
 RECORD = {f"part_{number}": 1.0 for number in range(12)}
 REPORT_S, REPORTS_ALIKE = 1.0, 3
-"""How often a router says what it has counted, and how many such words make a steady count."""
+"""Interval of a router's reports, and the number of equal ones that make a steady count."""
 
 
 class Taken:
@@ -68,7 +68,7 @@ def test_an_ended_subscription_stops_and_the_other_goes_on(cloud: Cloud) -> None
         eventually(lambda: sending.complaint_below(last + 60))
     eventually(lambda: lasting.complaint_without(set(sending.sent)))
     assert lasting.slots == sorted(set(lasting.slots)), "each slot once, in order"
-    # Nobody at the first desk's edge asks for it any more.
+    # No contract at the first subscriber's edge needs it any more.
     assert len(set(early.slots) - set(sending.sent[:last])) == 0
     with pytest.raises(GridStatError):
         ended.change(qos(every=2))

@@ -49,7 +49,7 @@ PAST_S = 30
 """Seconds of the past that are replayed: ten thousand events a second, twice what the line has."""
 
 PATIENT = FeedbackSettings(settle_s=5.0)
-"""On a busy machine the paths to a new alarm take longer than the usual second."""
+"""Settings for a busy machine, where paths to a new alarm take longer than a second."""
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,9 @@ PLAN = GridPlan(
 )
 ENDING_S_MAX = 20.0
 SILENT_MS_MAX = 500
-"""On a machine with too much to do a router may be kept from speaking for the usual 100 ms, and
-contracts would move that the tests want to stay."""
+"""Limit for a busy machine, where a router may be silent for the usual 100 ms, and contracts would
+move that must stay.
+"""
 Facts = dict[str, Any]
 
 

@@ -48,9 +48,9 @@ CLOUDS: Final = tuple("abcdefg")
 BROKERS: Final = ("root", "p", "q", *CLOUDS)
 ROUTERS: Final = tuple(f"{cloud}/{number}" for cloud in CLOUDS for number in "01")
 TIMING: Final = "[timing]\nsilent_ms_max = 2000\n"
-"""So many processes share one machine."""
+"""Limit for one machine that many processes share."""
 ALWAYS_GROWS: Final = "heard_or_sent"
-"""Another number in every report of a router, so that one can be told from the one before."""
+"""Counter that differs in every report of a router, to distinguish successive reports."""
 Facts = dict[str, Any]
 
 
@@ -138,7 +138,7 @@ class SevenClouds:
         found = {}
         for cloud in CLOUDS:
             facts = self.ask(cloud, Survey(request_id=0))
-            # The first router may hear nobody, but it sends to the second, if only probes.
+            # The first router may receive nothing, but it sends to the second, if only probes.
             (channel,) = facts["channels"]
             sent = {f"{cloud}/0": channel["counters"].get("datagrams_out", 0)}
             for one in facts["routers"]:

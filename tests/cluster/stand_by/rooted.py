@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CLOUDS: Final = ("c1", "c2")
 WEST, EAST = (f"{cloud}/e0" for cloud in CLOUDS)
 TIMING: Final = "[timing]\nsilent_ms_max = 1000\n"
-"""On a busy machine a router may be kept from speaking for long."""
+"""Limit for a busy machine, where a router may be silent for long."""
 WITHIN_S: Final = 60.0
 
 

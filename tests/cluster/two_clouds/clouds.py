@@ -43,7 +43,7 @@ ROUTERS: Final = tuple(f"{cloud}/{name}" for cloud in CLOUDS for name in ("e0", 
 WEST, EAST = ("c1/e0", "c1/e1"), ("c2/e0", "c2/e1")
 BAND_BYTES_PER_S: Final = 20_000
 TIMING: Final = "[timing]\nsilent_ms_max = 500\n"
-"""On a busy machine a router may be kept from speaking for the usual 100 ms."""
+"""Limit for a busy machine, where a router may be silent for the usual 100 ms."""
 Facts = dict[str, Any]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WITHIN_S = 120.0
 CONTRACTS_BETWEEN = 3
-"""Of `coast-watch` with c2's frequency, of `harbour-desk` with two of c1's; nothing is recorded."""
+"""One of `coast-watch` for c2's frequency, two of `harbour-desk` for c1's; none is recorded."""
 BETWEEN_CLOUDS = {"c1/coast-watch", "c2/harbour-desk"}
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]

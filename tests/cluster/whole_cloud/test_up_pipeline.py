@@ -121,7 +121,7 @@ def test_what_is_recorded_is_archived_once_and_an_alarm_comes_once_though_the_dr
         (started,) = grid.lines_in("started")
         publisher = AlertedPublisher(cloud)
         try:
-            # An alarm older than a minute alerts nobody, so Spark must be at work before.
+            # An alarm older than a minute makes no alert, so Spark must run before.
             eventually(lambda: publisher.lacking(grid, "batch", 1), within_s=WITHIN_S)
             publisher.value = 100.0
             eventually(publisher.lacking_alert, within_s=WITHIN_S)

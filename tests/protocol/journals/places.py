@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gridstat.broker.records.journal_rows import Store
 
 LEASE_S = 60.0
-"""Long enough for a machine that has much else to do."""
+"""Lease that is long enough for a busy machine."""
 EXPIRES = "UPDATE gridstat_brokers SET expires ="
 
 

@@ -25,7 +25,7 @@ STRANGE = (
     "-clock_timeout=7 -cstatement_timeout=7000 "
     r"-cdefault_transaction_isolation=repeatable\ read"
 )
-"""What somebody else's role, database or URL may set."""
+"""Settings that another role, database or URL may have."""
 SETTINGS = (
     "SELECT name, setting FROM pg_settings WHERE name IN "
     "('lock_timeout', 'statement_timeout', 'default_transaction_isolation')"

@@ -25,7 +25,7 @@ PAGE_ROWS = 4
 BRIEF_S = 4.0
 DELETE_S = 0.2
 ROWS = 40
-"""To delete them takes twice the time of a lease."""
+"""Number of rows whose deletion takes twice the time of a lease."""
 
 
 @pytest.fixture(autouse=True)

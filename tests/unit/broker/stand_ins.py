@@ -28,7 +28,7 @@ from gridstat.net.command.order_table import OrderTable
 
 CLOUD = "c1"
 EVERY_MODE = frozenset(range(1, MODES_MAX))
-"""For brokers that define all modes; a daemon defines none."""
+"""Modes of brokers that define all of them; a daemon defines none."""
 PMU = "c1/north/pmu"
 CENTRE = "c1/centre/display"
 VOLTAGE = f"{PMU}/voltage"

@@ -125,7 +125,7 @@ def test_a_subscriber_that_has_a_path_for_broken_is_told_by_a_new_broker_that_it
     cloud.ask(CENTRE, "c1/b", report)
     assert len(told(cloud)) == 1  # It is right.
     cloud.kill_broker()
-    cloud.start()  # The channel is heard again by now, so nobody speaks of it.
+    cloud.start()  # The channel is up again by now, so there is no report of it.
     cloud.ask(PMU, "c1/a", report)
     assert len(told(cloud)) == 1  # It is none of its own.
     cloud.ask(CENTRE, "c1/b", report)
@@ -265,7 +265,7 @@ def test_a_router_that_only_lost_its_session_gets_what_it_missed(cloud: Conversa
     cloud.settle()
     router = cloud.routers["c1/i0"]
     assert not router.accepted[-1].do_first_time
-    assert len(router.changes) == changes  # The digests agree: not a word more.
+    assert len(router.changes) == changes  # The digests agree: no further message.
 
     cloud.disconnect("c1/i0")
     cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(first.subscription_id,)))

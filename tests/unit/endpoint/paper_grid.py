@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MS = 1_000_000
 WALL_AHEAD_NS = 1_000_000 * MS
-"""How far the wall clock is ahead of the steady one."""
+"""Lead of the wall clock over the steady one."""
 HUNDREDTH = Period(1, 100)
 Result = TypeVar("Result")
 
@@ -151,7 +151,7 @@ class PaperGrid:
         self.deliverer = Deliverer(self.receiver, self.clock)  # type: ignore[arg-type]
         self.listening = ExpectedVariables(self.receiver, self.deliverer, self.clock)
         self.told: list[Change] = []
-        """All changes, as the callback of the connection is told of them."""
+        """All changes that the callback of the connection received."""
         self.notifier = ChangeNotifier(self.deliverer.post, self.clock, self.told.append)
         self.book = SubscriptionRegistry(
             self.cloud, self.listening, self.deliverer, self.clock, self.notifier

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 MS = 1_000_000
 WALL = 10**15
-"""How far the wall clock is ahead of the steady one."""
+"""Lead of the wall clock over the steady one."""
 TERMS = Terms(Period(1, 100), 0, 1, 20 * MS)
 BAD_TIME = 0b10
 CLOSED_MS = 20 + SETTLE_NS // MS
-"""So long after it was due to arrive a slot closes."""
+"""Time from the due arrival of a slot to its close."""
 
 
 class TallyRig:
@@ -37,7 +37,7 @@ class TallyRig:
         latency_ns = 20 * MS if terms is None else terms.latency_ns
         self.tally = Tally(terms, latency_ns, StartTime(0, WALL, is_exact))
         self.clock_ms = 0.0
-        """How far the publisher's clock is ahead."""
+        """Lead of the publisher's clock."""
 
     def come(self, *created_ms: float, latency_ms: float = 2, flags: int = 0) -> int:
         """Let events arrive one by one; how many of them are due."""

@@ -51,7 +51,7 @@ class Gathered:
         self.handed: list[tuple[int, bytes, Arrival]] = []
         self.now_ns = 0
         self.meanwhile: list[int] = []
-        """How many events come while others are handed out."""
+        """Numbers of events that come while others are handed out."""
         self.gathering = TapBuffer(self.tapped, self._deliver, lambda: self.now_ns)
 
     def due(self) -> int | None:

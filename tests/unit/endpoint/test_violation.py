@@ -14,7 +14,7 @@ from gridstat.model.rate_law import Period
 MS = 1_000_000
 TERMS = Terms(Period(1, 100), 0, 1, 20 * MS)
 STEADY = 5_000 * MS
-"""How far the steady clock of these tests runs behind the stamps."""
+"""Lag of the steady clock of these tests behind the stamps."""
 
 
 def saw(watch: SlotWatch, created_ms: float, latency_ms: float = 2) -> bool:

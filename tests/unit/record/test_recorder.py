@@ -326,7 +326,7 @@ def test_the_last_arrival_is_known_after_a_restart_also_where_the_log_is_damaged
         recorder.sync()
         with pytest.raises(DamagedLog):
             recorded(tmp_path)
-    gc.collect()  # The error holds on to the file that it tells of.
+    gc.collect()  # The error holds a reference to its file.
 
 
 def test_a_second_recorder_of_a_folder_is_turned_away_and_breaks_nothing(tmp_path: Path) -> None:

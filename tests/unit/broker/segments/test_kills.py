@@ -55,7 +55,7 @@ class Mortal(Family):
         super().write(count_max)
 
 
-# The life: each step may be done again from its beginning, as whoever speaks in it would.
+# The script: each step may be repeated from its beginning, as its sender would.
 
 
 def cross(cloud: Family) -> None:

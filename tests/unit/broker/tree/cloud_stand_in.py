@@ -96,7 +96,7 @@ class CloudStandIn:
     is_silent: bool = False
     slow_us: dict[tuple[str, str], int] = field(default_factory=dict)
     closed_ways: set[tuple[str, str]] = field(default_factory=set)
-    """Crossings that it refuses, though it has told of them."""
+    """Abstract links that the cloud refuses, though it has reported them."""
     out: list[Message] = field(default_factory=list)
 
     def restart(self) -> None:
@@ -141,7 +141,7 @@ class CloudStandIn:
         if self.is_joined:
             self.out.append(structs.replace(message, term=self.term))
 
-    # What it hears.
+    # Received messages.
 
     def handle(self, event: Event) -> list[Message]:
         match event:

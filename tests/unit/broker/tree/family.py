@@ -48,7 +48,7 @@ DEFAULTS = (
     BrokerSettings("", modes_defined=EVERY_MODE),
     TreeSettings("", modes_defined=EVERY_MODE),
 )
-"""What brokers of clouds are told, and those above; names and parents are filled in."""
+"""Settings of leaf and QoS brokers; names and parents are filled in."""
 
 
 class QosNode:

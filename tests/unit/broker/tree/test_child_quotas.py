@@ -99,7 +99,7 @@ def test_a_broker_in_the_middle_passes_up_no_more_questions_than_it_may_have() -
     assert [word.refused.code for word in refused] == [QuotaReached.code] * 2
 
 
-# What a child tells of, though nobody has asked.
+# Unrequested messages of a child.
 
 FEW = TreeSettings(name="", unknown_child_max=3, transactions_max=3)
 

@@ -50,7 +50,7 @@ from tests.unit.broker.tree.worlds import (
 FAR_US = 1_000_000
 EXPLAINED = 40
 CLOUDS_MAX = PATH_ROUTERS_MAX // 2
-"""In a row: every cloud is crossed by two routers."""
+"""Most clouds in a row: a path passes two routers of every cloud."""
 
 
 @dataclass

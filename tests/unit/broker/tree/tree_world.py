@@ -130,11 +130,11 @@ class TreeWorld:
         self.queue: deque[tuple[str, str, Message]] = deque()
         self.closed: list[tuple[str, str]] = []
         self.may_fail = False
-        """Whether a broker may fail over a word; else that is a fault of the test."""
+        """Whether a broker may fail on a message; else a failure fails the test."""
         self.kill_after: dict[str, int] = {}
         """Broker → how many more instructions it carries out before it is killed."""
         self.are_last_words_heard = False
-        """Whether what a broker has said arrives though it is killed, or is lost."""
+        """Whether the last messages of a killed broker arrive, or are lost."""
         self.fail_writes: dict[str, set[int]] = {}
         """Broker → which of its next writes fail."""
         self._requests = count(1)
