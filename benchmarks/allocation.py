@@ -1,7 +1,7 @@
-"""How long the broker's allocator takes for one subscription in a large cloud, in this process.
+"""Time of the broker's allocator for one subscription in a large cloud, in this process.
 
-Random networks of several families; every request asks for two disjoint paths from a pair of edges
-to another, a pair of pairs that hardly ever repeats, so that paths are searched and not remembered.
+The networks are random, of several families; every request asks for two disjoint paths from a pair
+of edges to another. Pairs rarely repeat, so that paths are searched and not read from a cache.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VARIABLES_PER_CLOUD = 200
 
 
 def allocation_times_ms(routers: int, requests: int, redundancy: int) -> tuple[list[float], int]:
-    """The times of all allocations, ascending, and how many were granted."""
+    """Return the times of all allocations, ascending, and the number of grants."""
     took_ms: list[float] = []
     granted = 0
     for family in FAMILIES:
@@ -63,7 +63,7 @@ def _resources(topology: Topology) -> Resources:
 
 
 def _requests(topology: Topology, count: int, redundancy: int) -> list[AllocationRequest]:
-    """Each variable has its publisher's pair of edges; each request another subscriber's."""
+    """Return requests, each between its publisher's and its subscriber's pair of edges."""
     random = Random(topology.name)
     edges = max(1, min(2, redundancy))
     variables = [

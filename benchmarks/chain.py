@@ -1,7 +1,7 @@
 """A chain of hops under the sources' load: one reference pair, two load publishers.
 
 Hop i sends everything on to hop i + 1; the last feeds the subscriber of the reference and of all
-load. With multicast every earlier hop feeds a load subscriber of its own too (S0 §8.5), and the
+load. With multicast every earlier hop also feeds its own load subscriber (S0 §8.5), and the
 first `halved` load subscribers take every second event (S0 §8.6).
 """
 
@@ -24,7 +24,7 @@ REFERENCE_CHANNEL, LOAD_CHANNELS = 1, (2, 3)
 REFERENCE_ID, LOAD_IDS = 1, (1_000, 2_000)
 HOP_CHANNEL, SUBSCRIBER_CHANNEL = 100, 200
 REFERENCE_VARIABLES = 20
-"""The reference's ticks go round these, so that neither jitter nor a stall costs a sample."""
+"""Number of variables that the reference's ticks cycle through, so that no stall costs a sample."""
 
 LOAD_EVENTS_PER_S_MAX = 150_000
 SETTLE_S = 0.1
@@ -32,7 +32,7 @@ SETTLE_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ChainPlan:
-    """What runs: kind and number of hops, total load variables, and who subscribes how."""
+    """Plan of a run: kind and number of hops, total load variables, and rates of subscribers."""
 
     kind: str
     routers: int
@@ -42,12 +42,12 @@ class ChainPlan:
     reference_s: float = 1e-3
     lag_s: float = 0.0
     is_real_time: bool = False
-    """Hops, receivers and the reference's publisher are real-time, as in a cloud, if we may."""
+    """Hops, receivers and the reference's publisher are real-time, as in a cloud, if permitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainRun:
-    """What came of it; throughputs in events/ms over all publishers or subscribers."""
+    """Result of a run; throughputs in events/ms over all publishers or subscribers."""
 
     summary: Summary
     bins: tuple[Bin, ...]
@@ -60,16 +60,16 @@ class ChainRun:
     received: int
     policed: int
     local: tuple[tuple[int, int], ...]
-    """Of the first hop, if it is a core: (upper edge in ns, events) from receiving to sending."""
+    """Latencies inside the first hop, if it is a core: (upper edge in ns, events)."""
 
     @property
     def lost(self) -> int:
-        """Events that some load subscriber should have received and did not."""
+        """Return the number of events that load subscribers should have received and did not."""
         return self.expected - self.received
 
     @property
     def drop_percent(self) -> float:
-        """Share of the expected deliveries that never came."""
+        """Return the share of the expected deliveries that never came."""
         return 100.0 * self.lost / self.expected if self.expected else 0.0
 
 
@@ -111,7 +111,7 @@ def run_chain(plan: ChainPlan, seconds: float) -> ChainRun:
 
 
 def _load_groups(plan: ChainPlan) -> list[Group]:
-    """The load variables, half of them at each load publisher (S0 §8.3)."""
+    """Return the load variables, half of them at each load publisher (S0 §8.3)."""
     first = plan.load_variables // 2
     return [
         Group(
@@ -123,14 +123,14 @@ def _load_groups(plan: ChainPlan) -> list[Group]:
 
 
 def reference_of() -> dict[str, Any]:
-    """What a subscriber is asked for to tell of the reference alone."""
+    """Return the question that asks a subscriber for the reference alone."""
     return {"first_id": REFERENCE_ID, "count": REFERENCE_VARIABLES}
 
 
 def build_chain(
     rig: Rig, plan: ChainPlan, load_groups: list[Group], *, ring_events: int
 ) -> tuple[Subscriber, list[Forwarder]]:
-    """Subscriber first, then the hops from the last to the first, each told where the next is."""
+    """Start the subscriber, then the hops from last to first, each with the address of the next."""
     reference = Group(
         first_id=REFERENCE_ID,
         count=REFERENCE_VARIABLES,
@@ -140,8 +140,8 @@ def build_chain(
     receivers = plan.routers if plan.is_multicast else 1
     counting: tuple[Keep, ...] = ("count",)
     keep = (*counting * (receivers - 1), "ring")
-    wish = None if plan.is_real_time else 0
-    fifo_priority = scheduling_granted(wish, ROUTER_PRIORITY).fifo_priority
+    priority_wanted = None if plan.is_real_time else 0
+    fifo_priority = scheduling_granted(priority_wanted, ROUTER_PRIORITY).fifo_priority
     subscriber = rig.subscriber(
         [reference, *load_groups], keep, ring_events=ring_events, is_real_time=plan.is_real_time
     )
@@ -174,7 +174,7 @@ def build_chain(
 
 
 def _every_after(plan: ChainPlan, position: int) -> int:
-    """What has to travel on: half of it if all later subscribers take half."""
+    """Return the divisor between hops: 2 if all later subscribers take half of the events."""
     return 2 if plan.halved >= plan.routers and position < plan.routers else 1
 
 
@@ -202,7 +202,7 @@ def _load_question(plan: ChainPlan, group: Group, total_s: float) -> dict[str, o
 
 
 def _expected(plan: ChainPlan, receivers: int, reference_sent: int, loads: list[Answer]) -> int:
-    """Deliveries that the rate law asks for, exactly, from the publishers' own time stamps."""
+    """Return the exact deliveries of the rate law, from the publishers' own time stamps."""
     all_sent = sum(int(load["sent"]) for load in loads)
     half_sent = sum(int(load["even_slots"]) for load in loads)
     halved = min(plan.halved, receivers)

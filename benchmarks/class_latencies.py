@@ -1,7 +1,7 @@
-"""The classes of applications in a cloud: what each was promised, and what its events took (S3-75).
+"""The classes of applications in a cloud: the promise to each, and its measured latency (S3-75).
 
-A publisher and a subscriber with two edges each, so that the classes which want two paths get two
-that share no router; one variable of every class, 30 times a second, in turn.
+Publisher and subscriber have two edges each, so that classes with two paths get disjoint ones; each
+class has one variable, 30 times a second, at evenly spaced phases.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ANSWER_S_MAX = 120.0
 
 
 def class_figures(rig: CloudRig, *, edges: int, seconds: float) -> dict[str, Figure]:
-    """For each class its bound, the prediction of its slowest path, and what was measured."""
+    """Return for each class its bound, the prediction of its slowest path, and the measurement."""
     publisher = rig.end_points({PUBLISHER: [edge_name(0), edge_name(1)]})
     subscriber = rig.end_points({SUBSCRIBER: [edge_name(edges - 2), edge_name(edges - 1)]})
-    turn_s = 1 / PER_S / len(PRESETS)
+    step_s = 1 / PER_S / len(PRESETS)
     publish = {"do": "publish", "prefix": PREFIX, "count": len(PRESETS), "period": (1, PER_S)}
-    step = {"own_step_ns": round(turn_s * NS_PER_S)}
+    step = {"own_step_ns": round(step_s * NS_PER_S)}
     publisher.ask({**publish, **step}, within_s=ANSWER_S_MAX)
     names = {preset: f"{PUBLISHER}/{PREFIX}{number}" for number, preset in enumerate(PRESETS)}
     for preset, name in names.items():

@@ -1,7 +1,7 @@
 """A publisher and subscribers along a managed chain of routers, with or without load beside them.
 
 The broker grants the paths and is idle from then on; the events are those of the public API. The
-cloud is started once, and sends whenever it is told.
+cloud is started once, and sends on request.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTLE_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class ChainPath:
-    """One path of a run; `hops` is how the law of latency sees it."""
+    """One path of a run; `hops` is the path as the law of latency sees it."""
 
     summary: Summary
     bins: tuple[Bin, ...]
@@ -42,7 +42,7 @@ class ChainPath:
 
 @dataclass(frozen=True, slots=True)
 class CloudChainRun:
-    """What came of it, the shortest path first; `local` is the first router's own share."""
+    """Result of a run, the shortest path first; `local` is the first router's own share."""
 
     paths: tuple[ChainPath, ...]
     local: Histogram
@@ -54,11 +54,11 @@ class CloudChain:
     """End-points on a running chain: one publisher at its first edge, a subscriber at each exit.
 
     The publisher sends one event a tick, for each exit in turn. Load variables, if any, are all due
-    at the same instant, which is also that of a tick: the reference is among its burst.
+    at the same instant, which is also that of a tick: the reference is in the middle of its burst.
     """
 
     def __init__(self, rig: CloudRig, exits: tuple[int, ...], *, tick: tuple[int, int]) -> None:
-        """Exits by how many routers lie before them; a tick is so many seconds by so many."""
+        """Attach the end-points; an exit is a number of routers, a tick a fraction of 1 s."""
         self._rig = rig
         self._exits = exits
         self._tick_s = tick[0] / tick[1]
@@ -76,7 +76,7 @@ class CloudChain:
         rig.await_in_step()
 
     def set_load(self, variables: int) -> None:
-        """So many variables from the first edge to the last exit's, instead of those before."""
+        """Replace the load by so many variables from the first edge to the last exit."""
         if self._load:
             loader, loaded = self._loaders()
             loaded.ask({"do": "unsubscribe"}, within_s=ANSWER_S_MAX)
@@ -103,14 +103,14 @@ class CloudChain:
         self._publisher.begin({**tick, "seconds": seconds})
 
     def finish(self, cut: Cut) -> CloudChainRun:
-        """What came since `begin`."""
+        """Return the result since `begin`."""
         sent = self._publisher.finish(within_s=self._seconds + ANSWER_S_MAX)
         broker_s = (self._rig.broker.cpu_ns() - self._broker_ns) / 1e9
         took_s = time.monotonic() - self._began_s
         if self._load:
             self._loaders()[0].finish(within_s=ANSWER_S_MAX)
         time.sleep(SETTLE_S)
-        # What the contract still allows to arrive is not lost.
+        # Events that may still arrive under the contract are not lost.
         reached(self._arrived, int(sent["sent"]), stall_s=LATENCY_MS / 1_000)
         survey, taken, paths = self._rig.survey(), 0, []
         for number, routers in enumerate(self._exits):
@@ -135,11 +135,11 @@ class CloudChain:
         )
 
     def lengths(self) -> tuple[int, ...]:
-        """How many routers lie on each path."""
+        """Return the number of routers on each path."""
         return tuple(len(self._path(number)["routers"]) for number in range(len(self._exits)))
 
     def _arrived(self) -> int:
-        """Events of this run that the subscribers hold."""
+        """Return the number of events of this run that the subscribers hold."""
         return int(self._subscribers.ask({"do": "arrived"}, within_s=ANSWER_S_MAX)["arrived"])
 
     def _path(self, number: int) -> Facts:
@@ -147,7 +147,7 @@ class CloudChain:
         return path
 
     def _loaders(self) -> tuple[RoleProcess, RoleProcess]:
-        """The load's own end-points, started when they are wanted first."""
+        """Return the load's own end-points; start them on the first call."""
         if self._loading is None:
             last = edge_name(self._exits[-1] - 1)
             self._loading = (
@@ -182,9 +182,9 @@ def _subscribe(process: RoleProcess, names: dict[str, list[str]], *, keep_events
 
 
 def hops_of(path: Facts, survey: Facts) -> tuple[Hop, ...]:
-    """A granted path in the law's words: each router's promised load, each channel's burst.
+    """Return a granted path for the law: each router's promised load, each channel's burst.
 
-    As the broker counts it, nothing is charged for the step from the last router to the end-point.
+    Like the broker, it charges nothing for the step from the last router to the end-point.
     """
     routers = {router["name"]: router for router in survey["routers"]}
     channels = {channel["channel_id"]: channel for channel in survey["channels"]}

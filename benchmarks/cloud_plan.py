@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CLOUD = "c1"
 BANDWIDTH_BYTES_PER_S = 125_000_000
-"""A gigabit a second: declared, so that admission has something to count and channels are paced."""
+"""A gigabit a second: declared, so that admission counts it and channels are paced."""
 
 QUEUE_EVENTS_MAX = 16_384
 EVENTS_PER_S_MAX = 1_000_000
@@ -28,7 +28,7 @@ def edge_name(number: int) -> str:
 
 
 def two_rings(edges: int, ring: int, *, bandwidth: int = BANDWIDTH_BYTES_PER_S) -> Topology:
-    """Two rings of inner routers; every edge router hangs on both, so that two ways are disjoint.
+    """Return two rings of inner routers with every edge router on both, for two disjoint ways.
 
     10 edges around two rings of 5 are a cloud of 20 routers and 60 channels, in which 3 to 5
     routers lie on a path.
@@ -49,7 +49,7 @@ def two_rings(edges: int, ring: int, *, bandwidth: int = BANDWIDTH_BYTES_PER_S) 
 
 
 def chain(routers: int, *, bandwidth: int = 0) -> Topology:
-    """Routers in a row; the first and the last are edges, which may be the same one."""
+    """Return routers in a row; the first and the last are edges, perhaps the same one."""
     assert routers >= 1
     names = [f"e{at}" if at in (0, routers - 1) else f"i{at}" for at in range(routers)]
     edges = [name for name in names if name.startswith("e")]
@@ -58,7 +58,7 @@ def chain(routers: int, *, bandwidth: int = 0) -> Topology:
 
 
 def line(routers: int, *, bandwidth: int = 0) -> Topology:
-    """Edges in a row, so that paths of every length up to this one begin at the first."""
+    """Return edges in a row, so that paths of every length up to this one begin at the first."""
     assert routers >= 1
     names = [f"e{at}" for at in range(routers)]
     return _topology(names, (), list(pairwise(names)), bandwidth)

@@ -40,8 +40,11 @@ ANSWER_S_MAX = 10.0
 NS_PER_S = 1_000_000_000
 LATENCY_BUCKETS = "gridstat_router_forwarding_latency_seconds_bucket"
 TIMING = "[timing]\nsilent_ms_max = 5000\n"
-"""Two processors do not always let twenty routers speak within the usual 100 ms; a channel that is
-taken for dead would be planned around, and something else would be measured."""
+"""Timing for a busy machine.
+
+Two processors do not always let twenty routers send within the usual 100 ms, and paths around a
+channel that is taken for dead would falsify the measurement.
+"""
 
 Facts = dict[str, Any]
 
@@ -91,7 +94,7 @@ class CloudRig:
         )
         self.await_in_step()
 
-    # What an operator sees.
+    # Commands of an operator.
 
     def survey(self) -> Facts:
         return ask_once(self.access, Survey(request_id=0))
@@ -100,13 +103,13 @@ class CloudRig:
         return ask_once(self.access, Explain(request_id=0, name=name))
 
     def local_latency(self, router: str) -> list[tuple[int, int]]:
-        """(upper edge in ns, events) from receiving to sending, as the router's metrics tell."""
+        """Return (upper edge in ns, events) of the router's metric from receiving to sending."""
         host, port = self.routers[router].ready["metrics"]
         with urlopen(f"http://{host}:{port}/metrics", timeout=ANSWER_S_MAX) as page:
             return histogram_of(page.read().decode())
 
     def await_in_step(self) -> None:
-        """Until every router has confirmed, by its digest, the very table that is wanted."""
+        """Wait until every router has confirmed the digest of the wanted table."""
         deadline_s = time.monotonic() + IN_STEP_S_MAX
         while behind := routers_behind(self.survey()):
             if time.monotonic() > deadline_s:
@@ -119,7 +122,7 @@ class CloudRig:
     # End-points.
 
     def end_points(self, places: Mapping[str, Iterable[str]]) -> RoleProcess:
-        """A process with a connection for each of these end-points, by its edges."""
+        """Start a process with a connection for each of these end-points, by its edges."""
         for name in places:
             self.access.files_of(Role.ENDPOINT, name)
         plan = {
@@ -134,7 +137,7 @@ class CloudRig:
 
 
 def histogram_of(metrics: str) -> list[tuple[int, int]]:
-    """The buckets of a router's forwarding latency, each with the events of its own."""
+    """Return the buckets of a router's forwarding latency, each with the events in it."""
     upto = [
         (round(float(sample.labels["le"]) * NS_PER_S), int(sample.value))
         for family in text_string_to_metric_families(metrics)
@@ -146,7 +149,7 @@ def histogram_of(metrics: str) -> list[tuple[int, int]]:
 
 
 def routers_behind(survey: Facts) -> list[str]:
-    """Routers that are absent, or have not confirmed all that they were sent."""
+    """Return the routers that are absent, or have not confirmed their last change."""
     return [
         str(router["name"])
         for router in survey["routers"]

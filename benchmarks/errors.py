@@ -1,10 +1,10 @@
-"""What can keep a benchmark from running, always with a hint for the person who started it."""
+"""Errors that keep a benchmark from running, each with a hint for the person who started it."""
 
 from __future__ import annotations
 
 
 class BenchmarkError(Exception):
-    """A measurement could not be made; `hint` says what to change."""
+    """Failure of a measurement; `hint` says what to change."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)

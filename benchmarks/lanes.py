@@ -1,8 +1,8 @@
-"""Pairs of plain ends with hops between them, started once, that send whenever they are told.
+"""Pairs of plain ends with hops between them, started once, that send on request.
 
-A path's tail on a shared machine is mostly the machine's. So other kinds of hop are measured in the
-very same seconds, their events between those of the others, with ends and ranks alike: what all
-show is the machine's, and what only one shows is its own.
+The tail of a path on a shared machine is mostly due to the machine. So other kinds of hop are
+measured in the same seconds, their events between those of the others, with equal ends and
+priorities: effects that all show come from the machine, effects that one shows come from its hop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Key = TypeVar("Key", int, str)
 
 @dataclass(frozen=True, slots=True)
 class LaneRun:
-    """What came through since `begin`; `local` is the first hop's own share, if it is a core."""
+    """Result since `begin`; `local` is the first hop's own share, if it is a core."""
 
     summary: Summary
     bins: tuple[Bin, ...]
@@ -39,12 +39,12 @@ class LaneRun:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Which events count: those after the warm-up, or those made in one of the windows."""
+    """Choice of the events that count: after the warm-up, or created in one of the windows."""
 
     warm_up_s: float = 0.0
     windows_ns: tuple[tuple[int, int], ...] = ()
     samples: str = ""
-    """The folder in which those that count are kept, if at all."""
+    """Folder for the counted samples, or empty."""
     label: Label | None = None
 
     def question(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Cut:
         return asked
 
     def of(self, kind: str) -> Cut:
-        """The same for one kind of hop, whose name its samples bear."""
+        """Return the same for one kind of hop, with the kind in the label of its samples."""
         return self if self.label is None else replace(self, label=replace(self.label, kind=kind))
 
 
@@ -62,7 +62,7 @@ WHOLE = Cut()
 
 
 class Lane:
-    """One chain of hops; between `begin` and `finish` it sends."""
+    """One chain of hops, which sends between `begin` and `finish`."""
 
     def __init__(self, rig: Rig, plan: ChainPlan) -> None:
         self._plan = plan
@@ -92,7 +92,7 @@ class Lane:
 
 
 class Lanes(Generic[Key]):
-    """Several of them, all of one tick, which they share: each sends at its own phase of it."""
+    """Several lanes with one common tick; each sends at its own phase of it."""
 
     def __init__(self, plans: Mapping[Key, ChainPlan]) -> None:
         self._plans: dict[Key, ChainPlan] = dict(plans)
@@ -102,7 +102,7 @@ class Lanes(Generic[Key]):
     def __enter__(self) -> Self:
         try:
             rigs = {key: self._stack.enter_context(Rig()) for key in self._plans}
-            for key, plan in self._plans.items():  # All interpreters load side by side.
+            for key, plan in self._plans.items():  # All interpreters load at the same time.
                 rigs[key].prepare(plan.kind, hops=plan.routers)
             self._lanes = {key: Lane(rigs[key], plan) for key, plan in self._plans.items()}
         except BaseException:
@@ -122,7 +122,7 @@ class Lanes(Generic[Key]):
         return len(self._plans)
 
     def begin(self, seconds: float, phases_s: Iterable[float]) -> None:
-        """Send for so long, each lane so long after the tick."""
+        """Send for so long, each lane at its phase after the tick."""
         for lane, phase_s in zip(self._lanes.values(), phases_s, strict=True):
             lane.begin(seconds, phase_s)
 
@@ -131,7 +131,7 @@ class Lanes(Generic[Key]):
 
 
 def floor_lanes(lengths: Iterable[int], tick_s: float) -> Lanes[int]:
-    """Raw C hops, by how many stand in a row."""
+    """Return lanes of raw C hops, by their number in a row."""
     return Lanes(
         {
             hops: ChainPlan(FLOOR_SINGLE, hops, reference_s=tick_s, is_real_time=True)

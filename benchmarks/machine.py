@@ -1,8 +1,8 @@
-"""What the machine did meanwhile: its load, what the hypervisor kept for others, and its sleep.
+"""State of the machine during a measurement: its load, stolen time, and sleep states.
 
-A tail on a shared machine is read beside these: a stolen processor holds up every thread on it,
-whatever its priority, and one that sleeps has to be woken first, which a hypervisor does when it
-likes. A real-time host forbids that sleep (`/dev/cpu_dma_latency`), and so does a measurement.
+The tail of a latency on a shared machine is read beside these figures: a stolen processor delays
+every thread on it, whatever its priority, and a sleeping one must be woken by the hypervisor first.
+A real-time host forbids that sleep (`/dev/cpu_dma_latency`), and so does a measurement.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WAKE_LATENCY = Path("/dev/cpu_dma_latency")
-"""The longest time in µs that a processor may take to wake, as long as the file is open."""
+"""File that holds the longest wake-up time of a processor in µs, as long as it is open."""
 
 STAT = Path("/proc/stat")
 IDLE, IO_WAIT, STEAL, KINDS = 3, 4, 7, 8
 
 
 class MachineWatch:
-    """From now on; `figures` may be asked any time later."""
+    """Watch of the machine from now on; `figures` can be called at any time later."""
 
     def __init__(self) -> None:
         self._load = os.getloadavg()[0]
         self._before = ticks_in(STAT.read_text(encoding="ascii"))
 
     def figures(self) -> dict[str, float]:
-        """Load before, and the shares of all processors' time since: stolen, and not idle."""
+        """Return the load before, and the shares of processor time since: stolen, and not idle."""
         now = ticks_in(STAT.read_text(encoding="ascii"))
         return {
             "machine_load_before": round(self._load, 2),
@@ -40,7 +40,7 @@ class MachineWatch:
 
 
 def ticks_in(stat: str) -> list[int]:
-    """The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal."""
+    """Return the ticks of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal."""
     name, *ticks = stat.split(maxsplit=KINDS + 1)[: KINDS + 1]
     assert name == "cpu"
     return [int(count) for count in ticks]
@@ -56,17 +56,17 @@ def shares_of(ticks: list[int]) -> dict[str, float]:
 
 @contextmanager
 def processors_awake(*, is_wanted: bool = True) -> Iterator[str]:
-    """Within the block no processor sleeps, if we may say so: `yes`, or `no` and why not."""
+    """Keep processors awake in the block, if permitted; yield `yes`, or `no` and the reason."""
     if not is_wanted:
         yield "no: as asked for"
         return
     try:
-        wish = os.open(WAKE_LATENCY, os.O_WRONLY)
+        latency_file = os.open(WAKE_LATENCY, os.O_WRONLY)
     except OSError as error:
         yield f"no: {str(error.strerror).lower()}"
         return
     try:
-        os.write(wish, struct.pack("=i", 0))
+        os.write(latency_file, struct.pack("=i", 0))
         yield "yes"
     finally:
-        os.close(wish)
+        os.close(latency_file)

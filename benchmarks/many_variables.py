@@ -1,5 +1,7 @@
-"""`python -m benchmarks.many_variables`: an end-point that registers many variables, or subscribes
-to all of another's, and holds them until it is ended."""
+"""`python -m benchmarks.many_variables`: an end-point that holds many variables until it is ended.
+
+It publishes them, or subscribes to all of another end-point.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two measurements that every experiment is made of: streaming and pacing through one hop."""
+"""The two measurements of every experiment: streaming and pacing through one hop."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from benchmarks.roles.pacing import reached
 from benchmarks.statistics import NS_PER_S
 
 OUT = 1_000
-"""Identifiers of outgoing channels start here; those of publishers start at 1."""
+"""First identifier of outgoing channels; those of publishers start at 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A closed loop as fast as it goes; `per_datagram` 0 packs events up to the MTU."""
+    """Closed loop at full speed; `per_datagram` 0 packs events up to the MTU."""
 
     variables: int = 1_000
     event_bytes: int = WIDE_EVENT_BYTES
@@ -35,7 +35,7 @@ class Stream:
     period: tuple[int, int] = MICROSECOND
 
     def group(self, exits: tuple[Exit, ...]) -> Group:
-        """The stream's variables as rows of a router."""
+        """Return the stream's variables as rows of a router."""
         return Group(first_id=1, count=self.variables, period=self.period, exits=exits)
 
 
@@ -52,7 +52,7 @@ class Pace:
 
     @property
     def period(self) -> tuple[int, int]:
-        """Fits the time that the ticks take to come back to a variable."""
+        """Return a period that fits the time until the ticks return to a variable."""
         return fitting_period(self.tick_s * self.variables / self.per_tick)
 
 
@@ -89,7 +89,7 @@ def stream_once(
     ends: Place = Place(LOOPBACK),  # noqa: B008 (a frozen value)
     hops: Place = Place(LOOPBACK),  # noqa: B008
 ) -> Streamed:
-    """One closed-loop run through a fresh hop of the given kind."""
+    """Run one closed loop through a new hop of the given kind."""
     channels = tuple(OUT + index for index in range(stream.receivers))
     exits = tuple(Exit(channel_id) for channel_id in channels)
     group = stream.group(exits)
@@ -125,7 +125,7 @@ def stream_once(
 
 
 def pace_once(kind: str, pace: Pace, seconds: float) -> Paced:
-    """One paced run through a fresh hop of the given kind."""
+    """Run one paced stream through a new hop of the given kind."""
     group = Group(
         first_id=1,
         count=pace.variables,
@@ -174,12 +174,12 @@ def pace_once(kind: str, pace: Pace, seconds: float) -> Paced:
 
 
 def let_arrive(subscriber: Subscriber, sent: int) -> None:
-    """The last events may be on their way when their publisher is done: those are not lost."""
+    """Wait for the last events, which may be in transit when their publisher is done."""
     reached(lambda: sum(subscriber.pages.delivered()), sent)
 
 
 def flood_question(stream: Stream, seconds: float) -> dict[str, object]:
-    """What a publisher is asked for a closed loop over variables 1 and up."""
+    """Return the question to a publisher for a closed loop over variables 1 and up."""
     return {
         "do": "flood",
         "first_id": 1,
@@ -194,7 +194,7 @@ def flood_question(stream: Stream, seconds: float) -> dict[str, object]:
 
 
 def period_ns(period: tuple[int, int]) -> int:
-    """The period in whole nanoseconds, rounded up."""
+    """Return the period in whole nanoseconds, rounded up."""
     return -(-period[0] * NS_PER_S // period[1])
 
 

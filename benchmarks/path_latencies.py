@@ -1,8 +1,8 @@
 """Predicted and measured latencies of paths through a cloud: events that are really sent.
 
-Two quantities of every publisher, each to one client, 30 times a second. All take turns within a
-period: twenty routers that wake at once on two processors would wait for each other, which no
-router of a cloud with a machine each has to. As many raw C hops send in between.
+Two quantities of every publisher, each to one client, 30 times a second. Their phases are spread
+over a period: twenty routers that wake at once on two processors would wait for each other, unlike
+routers of a cloud with a machine each. As many raw C hops send in between.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ LATENCY_MS = 50
 FLOOR_TICK_S = 1e-2
 WARM_UP_S = 1.0
 PREDICTED = f"p{100 * PREDICTED_QUANTILE:.0f}_us"
-"""The field of a summary that the law predicts."""
+"""Field of a summary that the law predicts."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathTaken:
-    """A granted path: what the law predicts, what took it, and what as many raw hops let through.
+    """A granted path: the law's prediction, its measured latency, and that of as many raw hops.
 
     The raw hops are those of the same seconds.
     """
@@ -51,14 +51,14 @@ class PathTaken:
 
 
 class PathProbe:
-    """The publications and contracts of the measurement; each `run` sends anew."""
+    """Publications and contracts of the measurement; each `run` sends again."""
 
     def __init__(self, rig: CloudRig, ends: Subscribers) -> None:
         self._rig = rig
         self._ends = ends
-        self._turn_s = 1 / PMU_PER_S / len(ends.publishers) / PMU_QUANTITIES
+        self._step_s = 1 / PMU_PER_S / len(ends.publishers) / PMU_QUANTITIES
         self._names = ends.publish(
-            PMU, PMU_QUANTITIES, (1, PMU_PER_S), turn_ns=round(self._turn_s * NS_PER_S)
+            PMU, PMU_QUANTITIES, (1, PMU_PER_S), step_ns=round(self._step_s * NS_PER_S)
         )
         asked = Asked(100, 1, {"latency_ms": LATENCY_MS}, keep_events=KEEP_EVENTS)
         storm = ends.storm(sample_of(self._names, ends.clients), asked)
@@ -67,7 +67,7 @@ class PathProbe:
         rig.await_in_step()
 
     def run(self, seconds: float) -> list[PathTaken]:
-        """Send for so long, after a warm-up; one entry for each pair of end-points."""
+        """Send for so long, after a warm-up; return one entry for each pair of end-points."""
         granted = self._granted()
         lengths = {len(path["routers"]) for path in granted.values()}
         with floor_lanes(lengths, FLOOR_TICK_S) as lanes:
@@ -87,8 +87,8 @@ class PathProbe:
         return found
 
     def _pulse(self, lanes: Lanes[int], seconds: float) -> dict[int, LaneRun]:
-        """The raw hops' events fall between two turns."""
-        lanes.begin(seconds, [(at + 0.5) * self._turn_s for at in range(len(lanes))])
+        """Send; the events of the raw hops fall between two phases."""
+        lanes.begin(seconds, [(at + 0.5) * self._step_s for at in range(len(lanes))])
         self._ends.pulse(PMU, period_s=1 / PMU_PER_S, seconds=seconds)
         return lanes.finish()
 
@@ -101,7 +101,7 @@ class PathProbe:
 
 
 def sample_of(names: Sequence[str], clients: Sequence[str]) -> dict[str, list[str]]:
-    """Each variable for one client; those of one publisher for clients at other edges."""
+    """Assign each variable to one client; those of one publisher to clients at other edges."""
     found: dict[str, list[str]] = {}
     for index, name in enumerate(names):
         publisher, quantity = divmod(index, PMU_QUANTITIES)
@@ -111,10 +111,10 @@ def sample_of(names: Sequence[str], clients: Sequence[str]) -> dict[str, list[st
 
 
 def prediction_error(pairs: Iterable[tuple[float, float]]) -> float:
-    """The median of |predicted - measured| / measured."""
+    """Return the median of |predicted - measured| / measured."""
     return median(abs(predicted - measured) / measured for predicted, measured in pairs)
 
 
 def kept_share(pairs: Sequence[tuple[float, float]]) -> float:
-    """Of which share of the paths the measured latency is within the predicted one."""
+    """Return the share of the paths whose measured latency is within the predicted one."""
     return sum(measured <= predicted for predicted, measured in pairs) / len(pairs)

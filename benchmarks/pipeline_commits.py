@@ -1,4 +1,4 @@
-"""When each event became visible in a rollup, and when final: read from the commits of the tables.
+"""Times at which each event became visible in a rollup, and final: from the tables' commits.
 
 Every stream has an event in every slot, so a row that counts n events of a second shows the first n
 of that second's slots. A commit is visible from the time of its entry in the table's log on.
@@ -27,7 +27,7 @@ _COLUMNS: Final = ("stream", "window_start", "count")
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Rows that one commit has added: of which stream and second, and how many events."""
+    """Rows that one commit has added: stream, second, and number of events."""
 
     at_s: float
     stream: NDArray[np.int64]
@@ -36,7 +36,7 @@ class Commit:
 
 
 def commits_of(table: Path) -> Iterator[Commit]:
-    """The commits of a Delta table that have added rows, oldest first."""
+    """Yield the commits of a Delta table that have added rows, oldest first."""
     for entry in sorted((table / "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in entry.read_text(encoding="utf-8").splitlines()]
         paths = [unquote(action["add"]["path"]) for action in actions if "add" in action]
@@ -59,7 +59,7 @@ def _rows(file: Path) -> pa.Table:
 
 
 def first_seen_s(commits: Iterable[Commit], *, rate: int, seconds: range) -> NDArray[np.float64]:
-    """For each event of these seconds how long after its creation a commit counted it."""
+    """Return the time from the creation of each event to the commit that counts it."""
     seen: dict[tuple[int, int], int] = {}
     delays: list[NDArray[np.float64]] = []
     for commit in sorted(commits, key=lambda commit: commit.at_s):

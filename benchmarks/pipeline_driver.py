@@ -1,4 +1,4 @@
-"""A driver of Spark that measures the pipeline's jobs: a process of its own, asked by JSON lines.
+"""Spark driver that measures the pipeline's jobs: a separate process, asked by JSON lines.
 
 python -m benchmarks.pipeline_driver, then a line with its master; after that one line a question.
 """
@@ -58,8 +58,8 @@ class Driver:
             "end_live": self.end_live,
             "memory": self.memory,
         }
-        words = {key: Path(str(value)) for key, value in question.items() if key != "do"}
-        return steps[str(question["do"])](**words)
+        options = {key: Path(str(value)) for key, value in question.items() if key != "do"}
+        return steps[str(question["do"])](**options)
 
     def close(self) -> None:
         java = _java()
@@ -69,7 +69,7 @@ class Driver:
             java.wait()
 
     def core(self, log: Path, folder: Path) -> Answer:
-        """Log to count, mean, minimum and maximum of each second, by Spark's own windows."""
+        """Aggregate a log to count, mean, minimum and maximum of each second by Spark's windows."""
         reader = self._spark.readStream.format("gridstat").schema(CORE_COLUMNS)
         source = reader.option("rowsPerBatch", self._rows_per_batch).load(str(log))
         writer = rollup_core(source, 1).writeStream.format("noop").outputMode("append")
@@ -82,7 +82,7 @@ class Driver:
         return {"seconds": seconds, "rows": rows}
 
     def full(self, log: Path, folder: Path) -> Answer:
-        """Log to archive, quarantine and all rollups: the job as it is."""
+        """Ingest a log to archive, quarantine and all rollups: the job as it is."""
         settings = IngestSettings(rows_per_batch=self._rows_per_batch)
         place = PipelineFolder(folder, log)
         ingest = Ingest(self._spark, place, settings)
@@ -91,7 +91,7 @@ class Driver:
         began_s = time.monotonic()
         ingest.run_to_end()
         seconds = time.monotonic() - began_s
-        told = {
+        figures = {
             "seconds": seconds,
             "archive_seconds": archive.seconds,
             "rows": ingest.archive.events.rows(),
@@ -99,13 +99,13 @@ class Driver:
             "rollups": ingest.rollups.by_window[1].rows(),
         }
         shutil.rmtree(folder)
-        return told
+        return figures
 
     def bins(self, samples: Path) -> Answer:
         return count_bins(self._spark, samples)
 
     def begin_live(self, log: Path, folder: Path) -> Answer:
-        """Begins to take what is recorded, as it comes, and to judge it by the usual rules."""
+        """Begin to ingest records as they come, and to check them by the usual rules."""
         place = PipelineFolder(folder, log)
         ingest = Ingest(self._spark, place, followers=[AlarmFollower(place, load_rules())])
         self._live = threading.Thread(target=ingest.run, args=(self._stop,))
@@ -119,14 +119,14 @@ class Driver:
         return {"ended": True}
 
     def memory(self) -> Answer:
-        """The most that the driver ever had resident, Python and Java together."""
+        """Return the peak of the driver's resident memory, Python and Java together."""
         java = _java()
         assert java is not None
         return {"rss_mb": (_peak_kib(os.getpid()) + _peak_kib(java.pid)) / KIB_PER_MIB}
 
 
 def count_bins(spark: SparkSession, samples: Path) -> Answer:
-    """The job that counts a folder of raw samples in bins of latency: its rows, and its time."""
+    """Count a folder of raw samples in bins of latency by the job; return its rows and its time."""
     began_s = time.monotonic()
     rows = [row.asDict() for row in bins(read_samples(spark, samples)).collect()]
     seconds = time.monotonic() - began_s
@@ -134,16 +134,16 @@ def count_bins(spark: SparkSession, samples: Path) -> Answer:
 
 
 class _Timed:
-    """How long the archive's part of a batch takes, over all batches."""
+    """Timer of the archive's part of a batch, over all batches."""
 
     def __init__(self, archive: Archive) -> None:
         self._take = archive.take
         self.seconds = 0.0
 
-    def take(self, *words: Any, **named: Any) -> int:  # noqa: ANN401 - Passed on as they are.
+    def take(self, *arguments: Any, **named: Any) -> int:  # noqa: ANN401 - Passed on as they are.
         began_s = time.monotonic()
         try:
-            return self._take(*words, **named)
+            return self._take(*arguments, **named)
         finally:
             self.seconds += time.monotonic() - began_s
 
@@ -161,7 +161,7 @@ def _peak_kib(process_id: int) -> int:
 
 
 def _keep_stdout_to_ourselves() -> None:
-    """Java has the same standard output, and whatever it says there would be no answer of ours."""
+    """Separate our standard output from Java's, whose lines would look like answers."""
     sys.stdout.flush()
     sys.stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""A living grid's log, the real job behind it, and how soon events are seen in the rollups."""
+"""A running grid's log, the real job behind it, and the delay of events to the rollups."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 CAUGHT_UP_S_MAX: Final = 300.0
 LAG_S_MAX: Final = 5.0
 SETTLE_S: Final = 10.0
-"""Compiled and warm, before anything is counted."""
+"""Time for compilation and warm-up, before anything is counted."""
 END_S_MAX: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """How long events took, and whether each was seen."""
+    """Delays of events, and the share of events seen."""
 
     visible_s_p95: float
     final_s_p95: float
@@ -40,27 +40,29 @@ class LiveRun:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What is fed, and for how long it is looked at."""
+    """Rate and duration of the feed."""
 
     streams: int
     rate: int
     seconds: float
     swinging: int
-    """So many streams swing as if something were wrong; to judge them takes longest."""
+    """Number of streams that oscillate as if by a fault; checking them takes longest."""
 
 
 def measure_live(processes: Processes, driver: RoleProcess, folder: Path, pace: Pace) -> LiveRun:
     log, place = folder / "live-log", folder / "live"
     record_streams(log, pace.streams, pace.rate, since_s=int(time.time()))
-    words = [str(log), *(str(each) for each in (pace.streams, pace.rate, pace.swinging))]
-    feeder, _ = processes.start("feed", [sys.executable, "-m", "benchmarks.pipeline_log", *words])
+    arguments = [str(log), *(str(each) for each in (pace.streams, pace.rate, pace.swinging))]
+    feeder, _ = processes.start(
+        "feed", [sys.executable, "-m", "benchmarks.pipeline_log", *arguments]
+    )
     driver.ask({"do": "begin_live", "log": str(log), "folder": str(place)})
     _await_caught_up(place)
     time.sleep(SETTLE_S)
     first_s = int(time.time()) + 1
     time.sleep(pace.seconds + 2.0)
     last_s = first_s + int(pace.seconds)
-    # What belongs to the last seconds becomes final only while more is coming.
+    # The last seconds become final only while further events arrive.
     _await_final(place, last_s)
     feeder.end()
     driver.ask({"do": "end_live"}, within_s=END_S_MAX)

@@ -1,4 +1,4 @@
-"""Logs for the pipeline to read: all of a length at once, or at the pace of a living grid.
+"""Logs for the pipeline to read: of a given length at once, or at the pace of a running grid.
 
 `python -m benchmarks.pipeline_log FOLDER STREAMS RATE SWINGING` feeds until its stdin closes: every
 stream has an event in every slot, stamped with the slot's own instant, and is on the disk as soon
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.roles.conversation import say
+from benchmarks.roles.conversation import print_answer
 from gridstat.record.log_settings import LogSettings, RecorderSettings
 from gridstat.record.log_writer import LogWriter
 from gridstat.record.record_kinds import EVENTS, STREAMS
@@ -53,7 +53,7 @@ def record_streams(folder: Path, streams: int, rate: int, *, since_s: int = BEGA
 
 
 def record_log(folder: Path, rows: int, *, streams: int, rate: int) -> None:
-    """So many events, slot by slot, all streams in each."""
+    """Record so many events, slot by slot, all streams in each."""
     record_streams(folder, streams, rate)
     settings = LogSettings(log_bytes_max=BYTES_MAX)
     with LogWriter(folder, EVENTS, now_ns=time.time_ns, settings=settings) as log:
@@ -66,8 +66,10 @@ def record_log(folder: Path, rows: int, *, streams: int, rate: int) -> None:
 def events(
     stream: NDArray[np.int64], slots: NDArray[np.int64], rate: int, swinging: int = 0
 ) -> pa.RecordBatch:
-    """One event of each stream in its slot; a wave around 60 that no two streams share, and that
-    is worth an alarm in the first so many of them."""
+    """Return one event of each stream in its slot: a wave around 60, different in every stream.
+
+    The first `swinging` streams swing enough for an alarm.
+    """
     created_ns = slots // rate * NS_PER_S + slots % rate * NS_PER_S // rate
     amplitude = np.where(stream < swinging, 0.05, 0.005)
     value = 60.0 + amplitude * np.sin(slots / 17.0 + stream)
@@ -84,13 +86,13 @@ def events(
 
 
 def feed(folder: Path, streams: int, rate: int, swinging: int) -> int:
-    """Writes at the grid's own pace until stdin closes; returns how many events that were."""
+    """Write at the grid's own pace until stdin closes; return the number of events."""
     sync_s = RecorderSettings().sync_s
     stream = np.arange(streams)
     slot = time.time_ns() * rate // NS_PER_S + 1
     synced_s = time.monotonic()
     with LogWriter(folder, EVENTS, now_ns=time.time_ns) as log:
-        say({"ready": True})
+        print_answer({"ready": True})
         while not select.select([sys.stdin], [], [], TICK_SHARE / rate)[0]:
             due = time.time_ns() * rate // NS_PER_S
             while slot <= due:
@@ -103,6 +105,6 @@ def feed(folder: Path, streams: int, rate: int, swinging: int) -> int:
 
 
 if __name__ == "__main__":
-    place, *told = sys.argv[1:]
-    streams_told, rate_told, swinging_told = map(int, told)
-    say({"fed": feed(Path(place), streams_told, rate_told, swinging_told)})
+    place, *numbers = sys.argv[1:]
+    streams_given, rate_given, swinging_given = map(int, numbers)
+    print_answer({"fed": feed(Path(place), streams_given, rate_given, swinging_given)})

@@ -1,4 +1,4 @@
-"""What each process of a run is told, as plain values that travel as one JSON line."""
+"""Plans for the processes of a run, as plain values that travel as one JSON line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVENT_BYTES = 24
 WIDE_EVENT_BYTES = 144
 PAGE_BYTES = 4_096
 MICROSECOND = (1, 1_000_000)
-"""Period of the streaming variables: a closed loop goes round them within a window's 256 slots."""
+"""Period of the streaming variables: a closed loop takes less than a window's 256 slots."""
 
 MILLISECOND = (1, 1_000)
 SLOTS_PER_SPACING = 8
@@ -26,7 +26,7 @@ SLOTS_PER_SPACING = 8
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The variables of a group leave on this channel, every n-th slot for each n."""
+    """Channel on which the variables of a group leave, every n-th slot for each n."""
 
     channel_id: int
     every: tuple[int, ...] = (1,)
@@ -62,7 +62,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """An outgoing event channel of a router: where its datagrams go."""
+    """Outgoing event channel of a router, with the destination of its datagrams."""
 
     channel_id: int
     host: str
@@ -99,7 +99,7 @@ class RouterPlan:
 
 @dataclass(frozen=True, slots=True)
 class SubscriberPlan:
-    """Receivers of one process; each gets its own 4 KiB of the page file, and what to keep."""
+    """Receivers of one process; each gets its own 4 KiB of the page file and a mode of keeping."""
 
     receivers: int
     groups: tuple[Group, ...]
@@ -135,10 +135,10 @@ class PublisherPlan:
 
 
 def fitting_period(spacing_s: float) -> tuple[int, int]:
-    """A period for variables whose events lie `spacing_s` apart, give or take a stall.
+    """Return a period for variables whose events lie `spacing_s` apart, give or take a stall.
 
-    Neither may two of them share a slot, nor may a stall of several spacings leave the window of
-    256 slots: both would cost events that the measurement wants to see.
+    Two of them must not share a slot, and a stall of several spacings must not leave the window of
+    256 slots: both would cost events of the measurement.
     """
     return 1, max(1, round(SLOTS_PER_SPACING / spacing_s))
 
@@ -147,5 +147,5 @@ Plan = RouterPlan | SubscriberPlan | PublisherPlan
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan as the receiving role's `from_json` expects it."""
+    """Return the plan in the form of the receiving role's `from_json`."""
     return asdict(plan)

@@ -1,9 +1,9 @@
 """Processes of a run: started, asked and ended by id, with JSON lines on stdin and stdout.
 
-A process says `{"ready": …}` or its ports first, answers each line with one line, and ends when its
-stdin closes, so nothing outlives the experiment even if that is killed. A daemon is asked nothing,
-and ended by a signal. Children stand in process groups of their own: only the parent hears Ctrl-C,
-leaves its `with` block, and ends them in order.
+A process prints `{"ready": …}` or its ports first, answers each line with one line, and ends when
+its stdin closes, so nothing outlives a killed experiment. A daemon is asked nothing, and ended by a
+signal. Children have their own process groups: only the parent receives Ctrl-C, leaves its `with`
+block, and ends them in order.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class RoleProcess:
             cwd=REPOSITORY,
             env={**os.environ, "PYTHONPATH": _python_path(), "OPENBLAS_NUM_THREADS": "1"},
             process_group=0,
-            # A daemon does not listen to its stdin, so the kernel has to tell it that we are gone.
+            # A daemon does not read its stdin, so the kernel has to signal the end of its parent.
             preexec_fn=_die_with_parent if is_daemon else None,  # noqa: PLW1509
         )
         self._pending = b""
         self.ready: Answer = {}
-        """What a daemon said when it began to serve."""
+        """First answer of a daemon, when it began to serve."""
 
     @property
     def pid(self) -> int:
@@ -67,12 +67,12 @@ class RoleProcess:
     def ask(
         self, question: Mapping[str, Any] | None = None, *, within_s: float = ANSWER_S_MAX
     ) -> Answer:
-        """Say one line and wait for the one that answers it."""
+        """Send one line and wait for its answer."""
         self.begin(question if question is not None else {})
         return self.finish(within_s=within_s)
 
     def begin(self, question: Mapping[str, Any]) -> None:
-        """Say one line; `finish` collects the answer."""
+        """Send one line; `finish` collects the answer."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
@@ -81,7 +81,7 @@ class RoleProcess:
             raise self._broken("ended early") from error
 
     def finish(self, *, within_s: float = ANSWER_S_MAX) -> Answer:
-        """The next line this process says, as JSON."""
+        """Return the next line of this process, as JSON."""
         deadline = time.monotonic() + within_s
         while b"\n" not in self._pending:
             self._read_some(deadline)
@@ -92,21 +92,21 @@ class RoleProcess:
         return answer
 
     def cpu_ns(self) -> int:
-        """User and system time of the process so far, from its own CPU clock."""
+        """Return user and system time of the process so far, from its own CPU clock."""
         return time.clock_gettime_ns((~self.pid << 3) | CPU_CLOCK_SCHED)
 
     def rss_kib(self) -> int:
-        """Resident memory of the process now."""
+        """Return the resident memory of the process now."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
     def dismiss(self) -> None:
-        """Notify a daemon to end, without waiting for it; many then end side by side."""
+        """Signal a daemon to end, without waiting for it, so that many end at the same time."""
         if self._is_daemon:
             self._process.terminate()
 
     def end(self) -> None:
-        """Close its stdin and wait; then ask, then force, this one process by its id."""
+        """Close the process's stdin and wait; then terminate, then kill it by its pid."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -133,12 +133,12 @@ class RoleProcess:
             raise self._broken("ended early")
         self._pending += some
         if len(self._pending) > LINE_BYTES_MAX:
-            raise self._broken("said too much")
+            raise self._broken("printed too much")
 
     def _broken(self, what: str) -> BenchmarkError:
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip()[-1_500:]
-        return BenchmarkError(f"{self.name} (process {self.pid}) {what}", hint=said)
+        errors = self._errors.read().decode(errors="replace").strip()[-1_500:]
+        return BenchmarkError(f"{self.name} (process {self.pid}) {what}", hint=errors)
 
 
 class Processes:
@@ -165,7 +165,7 @@ class Processes:
     def start_daemons(
         self, programs: Mapping[str, Sequence[str]], *, within_s: float
     ) -> dict[str, RoleProcess]:
-        """Start programs that serve until a signal comes; each has said that it is ready."""
+        """Start programs that serve until a signal; return when each is ready."""
         started = {name: RoleProcess(name, argv, is_daemon=True) for name, argv in programs.items()}
         self._running += started.values()
         for process in started.values():
@@ -173,13 +173,13 @@ class Processes:
         return started
 
     def start(self, name: str, argv: Sequence[str]) -> tuple[RoleProcess, Answer]:
-        """Start a program that announces itself with one line, and that line."""
+        """Start a program and return it with its first line."""
         process = RoleProcess(name, argv)
         self._running.append(process)
         return process, process.finish()
 
     def prepare_roles(self, role: str, count: int, *, prefix: Sequence[str] = ()) -> None:
-        """Start interpreters that `start_role` will use, so that they load side by side."""
+        """Start interpreters that `start_role` will use, so that they load at the same time."""
         for _ in range(count):
             argv = [*prefix, sys.executable, "-m", "benchmarks.roles", role]
             process = RoleProcess(role, argv)

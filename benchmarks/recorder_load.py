@@ -17,7 +17,7 @@ NS_PER_S: Final = 1_000_000_000
 
 
 def send(ports: tuple[int, int], variables: int, rate: int, seconds: float) -> tuple[int, float]:
-    """How many events, and when it began; a slot that is late is sent at once."""
+    """Send the load; return the number of events and the start; a late slot is sent at once."""
     ids = np.arange(1, variables + 1, dtype=np.uint32)
     values = np.random.default_rng(7).normal(50.0, 0.02, variables)
     stamps = np.empty(variables, np.uint64)

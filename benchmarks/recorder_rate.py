@@ -1,4 +1,4 @@
-"""How many events a second a recorder makes safe: from the socket to the manifest on the disk.
+"""Events a second that a recorder makes durable: from the socket to the manifest on the disk.
 
 Everything between is the recorder's own: the receiver in C, the tap, the ledgers of all contracts,
 the ring, and the writing thread with its syncs. Only the cloud is left out: a process beside it
@@ -48,9 +48,9 @@ LATENCY_US: Final = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class RecorderRun:
-    """One load, and what came of it.
+    """One load, and its result.
 
-    `seconds` go from the first event sent to the last one safe; `cpu_us_per_event` is of all
+    `seconds` go from the first event sent to the last durable one; `cpu_us_per_event` is of all
     threads of the recorder.
     """
 
@@ -66,12 +66,12 @@ class RecorderRun:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was lost on the way to the disk."""
+        """Return whether nothing was lost on the way to the disk."""
         return self.recorded == self.offered
 
 
 class _Keeper:
-    """Subscriptions of a cloud that is not there are never changed."""
+    """Keeper of subscriptions without a cloud, which never change."""
 
     def __init__(self, listening: ExpectedVariables) -> None:
         self._listening = listening
@@ -92,7 +92,7 @@ class _Tap:
         self.take = recorder.take
 
     def end(self, variable: StatusVariable, every: int, subscription_id: int) -> None:
-        pass  # There is no account that would have to know.
+        pass  # There is no account to update.
 
 
 def measure_recorder(
@@ -116,7 +116,7 @@ def measure_recorder(
         deliverer.start()
         writing.start()
         with _load(receiver.ports, variables, rate, seconds) as load:
-            offered, began_s = _told(load)
+            offered, began_s = _report_of(load)
             _await_safe(recorder, receiver)
             ended_s = time.monotonic()
     finally:
@@ -136,7 +136,7 @@ def measure_recorder(
 
 
 def recorder_rates(folder: Path, rates: Sequence[int], *, seconds: float) -> list[RecorderRun]:
-    """One run for each rate, each in a folder of its own that is removed again."""
+    """Run each rate, each in its own folder that is removed again."""
     runs = []
     for rate in rates:
         place = folder / f"rate-{rate}"
@@ -146,12 +146,12 @@ def recorder_rates(folder: Path, rates: Sequence[int], *, seconds: float) -> lis
 
 
 def best_rate(runs: Sequence[RecorderRun]) -> float:
-    """The most events a second of a run in which nothing was lost; 0 if there is none."""
+    """Return the most events a second of a run without loss; 0 if there is none."""
     return max((run.recorded_per_s for run in runs if run.is_whole), default=0.0)
 
 
 def _await_safe(recorder: Recorder, receiver: _ends.Receiver) -> None:
-    """Until all that the receiver has handed over is on the disk."""
+    """Wait until all events from the receiver are on the disk."""
     deadline_s = time.monotonic() + SAFE_S_MAX
     while recorder.figures().recorded < receiver.counters()["delivered"]:
         if time.monotonic() > deadline_s:
@@ -173,24 +173,24 @@ def _subscribe(listening: ExpectedVariables, variables: int, rate: int) -> None:
 
 
 def _nobody(_work: Callable[[], object]) -> None:
-    """There is no session, so no callback is called with a change."""
+    """Ignore changes, since there is no session."""
 
 
 def _load(
     ports: tuple[int, int], variables: int, rate: int, seconds: float
 ) -> subprocess.Popen[str]:
-    words = [str(word) for word in (*ports, variables, rate, seconds)]
+    arguments = [str(each) for each in (*ports, variables, rate, seconds)]
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.recorder_load", *words],
+        [sys.executable, "-m", "benchmarks.recorder_load", *arguments],
         stdout=subprocess.PIPE,
         text=True,
     )
 
 
-def _told(load: subprocess.Popen[str]) -> tuple[int, float]:
-    """How many events were sent, and when that began."""
+def _report_of(load: subprocess.Popen[str]) -> tuple[int, float]:
+    """Return the number of events sent, and the time of the first."""
     assert load.stdout is not None
-    words = load.stdout.readline().split()
-    if not words:
+    fields = load.stdout.readline().split()
+    if not fields:
         raise BenchmarkError("the load ended before it had sent everything")
-    return int(words[0]), float(words[1])
+    return int(fields[0]), float(fields[1])

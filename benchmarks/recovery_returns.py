@@ -1,7 +1,7 @@
-"""Processes that die and are started again: end-points, edge routers, routers with large tables.
+"""Processes that are killed and started again: end-points, edge routers, routers with large tables.
 
-Each figure is counted from the start of the new process, and so holds its own start-up. The chain
-has no other way, so that nothing is moved and everything must be put back.
+Each figure is counted from the start of the new process, and so includes its start-up. The chain
+has no second way, so that nothing can move and everything must be restored.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def chain_plan() -> GridPlan:
 
 
 class EndPointReturns:
-    """Crashes of the ends of a chain; what must survive each of them is checked."""
+    """Crashes of the ends of a chain, with checks of what must survive each."""
 
     def __init__(self, rig: RecoveryRig) -> None:
         self._rig = rig
         self._numbers = rig.load.variables_of(PUBLISHER)
 
     def publisher(self) -> float:
-        """Until its subscriber, who has done nothing, has an event of each variable again."""
+        """Restart the publisher; return the time until its subscriber has all variables."""
         self._rig.await_whole()
         kept = self._kept()
         took_s = self._restart(PUBLISHER)
@@ -54,7 +54,7 @@ class EndPointReturns:
         return took_s
 
     def subscriber(self) -> float:
-        """Until the new process has subscribed, and got an event of each variable."""
+        """Restart the subscriber; return the time until it has all variables."""
         self._rig.await_whole()
         variables, before = self._kept()
         took_s = self._restart(SUBSCRIBER)
@@ -64,7 +64,7 @@ class EndPointReturns:
         return took_s
 
     def edge(self, at: int) -> float:
-        """Until events flow again by an edge router whose end-points had no other."""
+        """Restart an edge router; return the time until events pass by it again."""
         self._rig.await_whole()
         kept = self._kept()
         took_s = self._restart(EDGES[at % len(EDGES)])
@@ -83,7 +83,7 @@ class EndPointReturns:
         return (max(came_ns) - started_ns) / NS_PER_S
 
     def _kept(self) -> tuple[dict[str, int], frozenset[int]]:
-        """Identifiers of the variables, and of the contracts."""
+        """Return the identifiers of the variables, and of the contracts."""
         contracts = self._rig.subscriptions(SUBSCRIBER).values()
         return self._rig.variable_ids(), frozenset(each["subscription_id"] for each in contracts)
 
@@ -95,14 +95,14 @@ class EndPointReturns:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A killed router is in step again: counted from its process, and from its report on."""
+    """Times until a killed router is in step again: from its process, and from its report."""
 
     restore_s: float
     table_s: float
 
 
 class ManyOrders:
-    """A chain whose routers carry many variables, none of which is sent."""
+    """Chain whose routers carry many variables, none of which is sent."""
 
     def __init__(self, folder: Path, orders: int) -> None:
         self._grid = Grid(chain_plan(), folder)
@@ -114,9 +114,9 @@ class ManyOrders:
             grid = stack.enter_context(self._grid)
             grid.start(within_s=START_S_MAX)
             for name, verb in ((PUBLISHER, "publish"), (SUBSCRIBER, "subscribe")):
-                words = ["-m", "benchmarks.many_variables", verb, grid.plan.full_name(name)]
-                words += [str(grid.files.folder(name)), grid.plan.full_name(PUBLISHER)]
-                program = grid.program(name, [sys.executable, *words, str(self._orders)])
+                arguments = ["-m", "benchmarks.many_variables", verb, grid.plan.full_name(name)]
+                arguments += [str(grid.files.folder(name)), grid.plan.full_name(PUBLISHER)]
+                program = grid.program(name, [sys.executable, *arguments, str(self._orders)])
                 program.start()
                 program.wait_ready(within_s=REGISTERED_S_MAX)
             grid.wait_for(grid.complaint_of_state, within_s=WHOLE_S_MAX)
@@ -127,7 +127,7 @@ class ManyOrders:
         self._stack.__exit__(*details)  # type: ignore[arg-type]
 
     def restart(self, at: int) -> Restored:
-        """Kill a router, and start it at once; its table is the same to the last order."""
+        """Kill a router and start it at once; check that its table is the same."""
         grid = self._grid
         name = ROUTERS[at % len(ROUTERS)]
         grid.wait_for(grid.complaint_of_state, within_s=WHOLE_S_MAX)

@@ -1,6 +1,6 @@
-"""A cloud in namespaces that is to be harmed: grid, load, and when the broker noticed what.
+"""Cloud in namespaces that is to be harmed: grid, load, and times from the broker's log.
 
-All processes share one machine, so the broker's log and the stamps of events are of one clock.
+All processes share one machine, so the broker's log and the stamps of events use one clock.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WHOLE_S_MAX: Final = 90.0
 EVENT_S_MAX: Final = 60.0
 POLL_S: Final = 0.02
 SETTLE_S: Final = 0.5
-"""What a subscriber has got is in its log by then."""
+"""Time by which a subscriber's events are in its log."""
 
 _LINE: Final = re.compile(r"(\S+) info \S+ (\w+) ?(.*)")
 Facts = dict[str, Any]
@@ -41,20 +41,23 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A note in the broker's log; its time is cut to milliseconds there, and counts as the last
-    nanosecond of its own, so that nothing looks quicker than it was."""
+    """A note in the broker's log.
+
+    The log cuts its time to milliseconds; it counts as the last nanosecond of its own, so that
+    nothing looks quicker than it was.
+    """
 
     at_ns: int
     word: str
     facts: Mapping[str, str]
 
-    def says(self, facts: Mapping[str, str]) -> bool:
-        """Whether these facts are among its own."""
+    def has(self, facts: Mapping[str, str]) -> bool:
+        """Return whether the mark has these facts."""
         return facts.items() <= self.facts.items()
 
 
 def marks_of(text: str) -> Iterator[Mark]:
-    """The notes among the lines of a daemon's log."""
+    """Yield the notes among the lines of a daemon's log."""
     for line in text.splitlines():
         if found := _LINE.fullmatch(line):
             stamp, word, rest = found.groups()
@@ -64,7 +67,7 @@ def marks_of(text: str) -> Iterator[Mark]:
 
 
 def survey_of(grid: Grid) -> Facts:
-    """The broker's facts; waits for them while it is away, or has too much to do."""
+    """Return the broker's facts; wait for them while the broker is away or busy."""
     found: list[Facts] = []
 
     def complaint() -> str | None:
@@ -79,7 +82,7 @@ def survey_of(grid: Grid) -> Facts:
 
 
 def complaint_of_contracts(survey: Facts) -> str | None:
-    """None if each contract is on the paths that it is to have, and on no other."""
+    """Return None if each contract is on its wanted paths, and on no other."""
     unsettled = [
         f"contract {each['subscription_id']} is {each['state']}"
         for each in survey["subscriptions"]
@@ -89,7 +92,7 @@ def complaint_of_contracts(survey: Facts) -> str | None:
 
 
 class RecoveryRig:
-    """Grid and load run, and are whole, from the start of the `with` block to its end."""
+    """Grid and load that are whole from the start of the `with` block to its end."""
 
     def __init__(self, plan: GridPlan, load_plan: LoadPlan, folder: Path) -> None:
         self.grid = Grid(plan, folder)
@@ -112,8 +115,11 @@ class RecoveryRig:
         return self.grid.plan.full_name(name)
 
     def await_whole(self) -> None:
-        """Until every router is in step, every channel up, every stream flows, and no contract
-        has an old path left."""
+        """Wait until the cloud is whole.
+
+        Then every router is in step, every channel up, every stream flows, and no contract has an
+        old path left.
+        """
         self.await_none(
             lambda: (
                 self.grid.complaint_of_state()
@@ -125,20 +131,20 @@ class RecoveryRig:
     def await_none(self, complaint: Callable[[], str | None]) -> None:
         self.grid.wait_for(complaint, within_s=WHOLE_S_MAX)
 
-    # What the broker knows.
+    # Facts from the broker.
 
     def survey(self) -> Facts:
         return survey_of(self.grid)
 
     def mark(self, word: str, *, from_ns: int, **facts: str) -> Mark:
-        """The first note of this kind since then; it may take the broker a moment to write it."""
+        """Return the first note of this kind since then; wait until the broker has written it."""
         found: list[Mark] = []
 
         def complaint() -> str | None:
             found.extend(
                 mark
                 for mark in marks_of(self.grid.daemons[BROKER].errors)
-                if mark.word == word and mark.at_ns >= from_ns and mark.says(facts)
+                if mark.word == word and mark.at_ns >= from_ns and mark.has(facts)
             )
             return None if found else f"the broker has not noted {word} {facts}"
 
@@ -146,13 +152,13 @@ class RecoveryRig:
         return found[0]
 
     def reports(self) -> list[Mark]:
-        """Of each router the last report to the broker's present process."""
+        """Return the last report of each router to the broker's present process."""
         marks = marks_of(self.grid.daemons[BROKER].errors)
         last = {mark.facts["router"]: mark for mark in marks if mark.word == "router_reported"}
         return list(last.values())
 
     def subscriptions(self, subscriber: str) -> dict[str, Facts]:
-        """A subscriber's contracts, by the names of their variables."""
+        """Return a subscriber's contracts, by the names of their variables."""
         full_name = self.full_name(subscriber)
         return {
             str(each["name"]): each
@@ -165,12 +171,12 @@ class RecoveryRig:
             str(each["name"]): int(each["variable_id"]) for each in self.survey()["publications"]
         }
 
-    # What the subscribers got.
+    # Events at the subscribers.
 
     def first_events_ns(
         self, subscriber: str, variables: Iterable[int], *, created_from_ns: int
     ) -> list[int]:
-        """When the first event of each variable came that was created since; waits for them."""
+        """Return the arrival of the first event of each variable created since; wait for them."""
         wanted = set(variables)
         found: dict[int, int] = {}
         deadline_s = time.monotonic() + EVENT_S_MAX

@@ -1,6 +1,6 @@
 """Faults on the way of single-path streams and on the broker, each measured from the fault on.
 
-An event that was created after a fault was complete, and came, can only have come another way.
+An event that was created after a fault was complete, and arrived, can only have used another way.
 Beside each single-path stream runs one over two paths, which no fault may cost anything.
 """
 
@@ -29,12 +29,12 @@ SINGLE: Final = "centre/view-0"
 DOUBLE: Final = "centre/view-1"
 RATE: Final = 60
 BEFORE_NS: Final = 200 * NS_PER_MS
-"""Events that were on their way when the fault came count as well."""
+"""Time before the fault in which events count, too, since they may be in transit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """One fault: when the broker knew, when the slowest stream was back, and what was lost.
+    """One fault: its detection by the broker, the return of the slowest stream, and the losses.
 
     `lost` is of the stream that lost most. `back_s` is from the start of a killed router's new
     process until the broker had it in step.
@@ -51,7 +51,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class CloudState:
-    """What must be the same before and after: contracts and their paths, identifiers, tables."""
+    """State that must not change: contracts and their paths, identifiers, tables."""
 
     paths: Mapping[int, Sequence[Sequence[str]]]
     variables: Mapping[str, int]
@@ -77,8 +77,11 @@ class CloudState:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """How many contracts were moved; whether contracts or variables are others than before, and
-    whether routers have other orders although nothing was moved."""
+    """Differences of two states.
+
+    `moved` counts moved contracts; `are_others` is set if contracts or variables differ,
+    `are_reordered` if routers have other orders although nothing was moved.
+    """
 
     moved: int = 0
     are_others: bool = False
@@ -87,8 +90,11 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class BrokerOutage:
-    """The broker was dead for so long, and back in step with all routers after `digest_equal_s`,
-    counted from the start of its new process; `change` is what was not as before."""
+    """One death of the broker, and its return.
+
+    `digest_equal_s` is from the start of its new process until it is in step with all routers;
+    `change` is the difference to the state before.
+    """
 
     dead_s: float
     change: StateChange
@@ -100,7 +106,7 @@ class BrokerOutage:
 
 @dataclass(frozen=True, slots=True)
 class _Broken:
-    """A fault as it was done: it began and was complete at these times, and hit these variables."""
+    """A fault in effect: its begin, the time of its completion, and the affected variables."""
 
     from_ns: int
     done_ns: int
@@ -108,7 +114,7 @@ class _Broken:
 
 
 class PathFaults:
-    """One fault after another, each on the path that some stream uses at that time."""
+    """Faults one after another, each on the path that some stream uses at that time."""
 
     def __init__(self, rig: RecoveryRig, random: Random) -> None:
         self._rig = rig
@@ -117,7 +123,7 @@ class PathFaults:
         self._numbers = rig.load.variables_of(self._publisher)
 
     def cut_channel(self, *, is_one_way: bool) -> Outage:
-        """Cut a wire between two routers of a path; mended when the streams are back."""
+        """Cut a wire between two routers of a path; heal it when the streams are back."""
         rig = self._rig
         rig.await_whole()
         paths = self._paths()
@@ -140,7 +146,7 @@ class PathFaults:
         return self._outage(f"cut {label}", broken, down.at_ns, restored_ns)
 
     def kill_router(self) -> Outage:
-        """Kill a router of a path, an edge or not; started again when the streams are back."""
+        """Kill a router of a path, an edge or not; start it again when the streams are back."""
         rig = self._rig
         rig.await_whole()
         paths = self._paths()
@@ -164,7 +170,7 @@ class PathFaults:
     def cut_access(self, *, is_publishers: bool) -> Outage:
         """Cut the wire between an end-point and the edge of a path; it has a second edge.
 
-        No probes go over such a wire: a silent session tells of it, after some seconds.
+        Such a wire carries no probes: a silent session reveals the cut, after some seconds.
         """
         rig = self._rig
         rig.await_whole()
@@ -186,7 +192,7 @@ class PathFaults:
     def _outage(
         self, what: str, broken: _Broken, down_ns: int, restored_ns: int, *, back_s: float = 0.0
     ) -> Outage:
-        """Waits until all is whole, and judges everything from the fault to that time."""
+        """Wait until all is whole, and judge all events from the fault to that time."""
         rig = self._rig
         rig.await_whole()
         window = Window(broken.from_ns - BEFORE_NS, time.time_ns())
@@ -212,7 +218,7 @@ class PathFaults:
         return max(came_ns)
 
     def _paths(self) -> dict[str, list[str]]:
-        """The routers, by their short names, that each single-path stream goes by now."""
+        """Return the routers, by short names, on the present path of each single-path stream."""
         return {
             name: [router.partition("/")[2] for router in facts["paths"][0]]
             for name, facts in self._rig.subscriptions(SINGLE).items()
@@ -222,19 +228,19 @@ class PathFaults:
         return paths[self._random.choice(sorted(paths))]
 
     def _wire(self, near: str, far: str) -> tuple[str, Direction]:
-        """The wire between two routers, and which of its directions leads from near to far."""
+        """Return the wire between two routers, and its direction from near to far."""
         forward = link_name(near, far)
         if forward in self._rig.grid.network.wires:
             return forward, Direction.FORWARD
         return link_name(far, near), Direction.BACKWARD
 
     def _wait_a_phase(self) -> None:
-        """So that faults come at any time between two events and between two probes."""
+        """Wait a random time, so that faults fall anywhere between two events and two probes."""
         time.sleep(self._random.random() / 10)
 
 
 def kill_broker(rig: RecoveryRig, *, dead_s: float) -> BrokerOutage:
-    """Kill the broker, leave it dead, start it: is what it knew as it was, and nothing lost?"""
+    """Kill the broker, leave it dead, start it; return the differences and the losses."""
     rig.await_whole()
     survey = rig.survey()
     before, term = CloudState.of(survey), survey["term"]
@@ -247,7 +253,7 @@ def kill_broker(rig: RecoveryRig, *, dead_s: float) -> BrokerOutage:
     in_step_ns = time.time_ns()
     reports = rig.reports()
     if all(report.facts["in_step"] == "1" for report in reports):
-        # The survey comes by a session that waits, too; the log has the very moments.
+        # The survey waits for a session, too; the log has the exact times.
         in_step_ns = max(report.at_ns for report in reports)
     rig.await_whole()
     survey = rig.survey()
@@ -268,7 +274,7 @@ def kill_broker(rig: RecoveryRig, *, dead_s: float) -> BrokerOutage:
 
 
 def await_in_step(rig: RecoveryRig, router: str, *, since_ns: int) -> None:
-    """Until a router's new process has reported, and confirmed the table that is wanted."""
+    """Wait until a router's new process has reported, and confirmed the wanted table."""
     rig.mark("router_reported", from_ns=since_ns, router=router)
 
     def complaint() -> str | None:
@@ -281,7 +287,7 @@ def await_in_step(rig: RecoveryRig, router: str, *, since_ns: int) -> None:
 
 
 def most_lost(verdict: Verdict) -> int:
-    """Of the variable that lost most."""
+    """Return the losses of the variable that lost most."""
     return max(Counter(variable for variable, _ in verdict.lost).values(), default=0)
 
 

@@ -1,7 +1,7 @@
-"""Builds the processes of one measurement: subscribers, a forwarder of some kind, publishers.
+"""Processes of one measurement: subscribers, a forwarder of some kind, publishers.
 
-The same plan goes to our core, to the Python reference and to the raw C floors, so that they differ
-in nothing but the hop. Everything ends when the block is left.
+The same plan goes to our core, to the Python reference and to the raw C floors, so that only the
+hop differs. Everything ends when the block is left.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a process runs: the address it binds, and what enters its namespace (or nothing)."""
+    """Location of a process: its address, and the command that enters its namespace, if any."""
 
     host: str = LOOPBACK
     prefix: tuple[str, ...] = ()
@@ -56,18 +56,18 @@ class Subscriber:
     page_path: str
 
     def outlet(self, channel_id: int, receiver: int = 0) -> Outlet:
-        """The channel that leads to one of the receivers."""
+        """Return the channel that leads to one of the receivers."""
         data_port, urgent_port = self.ports[receiver]
         return Outlet(channel_id, self.host, data_port, urgent_port)
 
     def take(self, receiver: int = 0, **wanted: object) -> Answer:
-        """Latencies kept since the last time; `first_id` and `count` choose variables."""
+        """Take the latencies kept since the last call; `first_id` and `count` choose variables."""
         return self.process.ask({"do": "take", "receiver": receiver, **wanted})
 
 
 @dataclass(frozen=True, slots=True)
 class Forwarder:
-    """One hop of any kind, and the ports that it listens on."""
+    """One hop of any kind, and its ports."""
 
     kind: str
     process: RoleProcess
@@ -76,23 +76,23 @@ class Forwarder:
     urgent_port: int
 
     def outlet(self, channel_id: int) -> Outlet:
-        """The channel that leads to this hop."""
+        """Return the channel that leads to this hop."""
         return Outlet(channel_id, self.host, self.data_port, self.urgent_port)
 
     def policed(self) -> int:
-        """Events that a core refused; 0 for a floor, which looks at none."""
+        """Return the number of events that a core refused; 0 for a floor, which checks none."""
         return self.count("policed")
 
     def count(self, name: str) -> int:
-        """One counter of a core; 0 for a floor, which has no such counter."""
+        """Return one counter of a core; 0 for a floor, which has no such counter."""
         counters: Mapping[str, int] = self.process.ask({}).get("counters", {})
         return counters.get(name, 0)
 
 
 def warm_up_s(kind: str, seconds: float) -> float:
-    """How long a kind of hop runs before it is measured; what is interpreted needs longer.
+    """Return the warm-up of a kind of hop; interpreted hops need longer.
 
-    Never longer than the measurement itself, which keeps short trials short.
+    It is never longer than the measurement itself, which keeps short trials short.
     """
     return min(WARM_UP_INTERPRETED_S if kind == REFERENCE else WARM_UP_S, seconds)
 
@@ -122,7 +122,7 @@ class Rig:
         self._stack.close()
 
     def prepare(self, kind: str, *, hops: int = 1, publishers: int = 1) -> None:
-        """Load all interpreters of a run at once; what is built later finds them ready."""
+        """Start all interpreters of a run at once, for the processes built later."""
         self._processes.prepare_roles("subscriber", 1, prefix=self._ends.prefix)
         if kind not in FLOORS:
             self._processes.prepare_roles(_role_of(kind), hops, prefix=self._hops.prefix)
@@ -137,7 +137,7 @@ class Rig:
         is_background: bool = False,
         is_real_time: bool = False,
     ) -> Subscriber:
-        """A process with one receiver per entry of `keep`, all expecting the same variables."""
+        """Start a process with one receiver per entry of `keep`, all with the same variables."""
         path = self._new_pages(len(keep))
         plan = SubscriberPlan(
             receivers=len(keep),
@@ -155,7 +155,7 @@ class Rig:
         return Subscriber(process, self._ends.host, ports, pages, str(path))
 
     def sink(self, receivers: int, *, event_bytes: int, is_background: bool = False) -> Subscriber:
-        """A C process that counts events on many sockets with one thread, and keeps nothing."""
+        """Start a C process that counts events on many sockets with one thread."""
         path = self._new_pages(receivers)
         program = (str(forwarder_path()), "sink", self._ends.host)
         argv = [
@@ -172,7 +172,7 @@ class Rig:
         return Subscriber(process, self._ends.host, ports, SharedPages(path, receivers), str(path))
 
     def forwarder(self, kind: str, plan: RouterPlan) -> Forwarder:
-        """A hop of the given kind; a floor sends everything to each of the plan's outlets."""
+        """Start a hop of the given kind; a floor sends everything to each of the plan's outlets."""
         host, prefix = self._hops.host, self._hops.prefix
         if kind in FLOORS:
             targets = [f"{outlet.host}:{outlet.data_port}" for outlet in plan.outlets]
@@ -196,7 +196,7 @@ class Rig:
         receivers: int = 0,
         is_background: bool = False,
     ) -> RoleProcess:
-        """A process with senders to `target`; the first `receivers` (0: all) close its loop."""
+        """Start a process with senders to `target`; `receivers` (0: all) close its loop."""
         plan = PublisherPlan(
             host=target.host,
             data_port=target.data_port,
@@ -226,7 +226,7 @@ def _role_of(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """CPU time of some processes and deliveries over one segment of time."""
+    """CPU time of some processes and deliveries over a time window."""
 
     seconds: float
     cpu_s: tuple[float, ...]
@@ -243,7 +243,7 @@ def run_watched(
 ) -> tuple[Answer, Window]:
     """Let the publisher work for its `seconds` and watch all but the warm-up of it.
 
-    So CPU and deliveries are joined to the run that they belong to (S3-86).
+    So CPU and deliveries belong to the same run (S3-86).
     """
     seconds = float(question["seconds"])
     warm_up = min(warm_up, seconds / 2)

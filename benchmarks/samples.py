@@ -1,6 +1,6 @@
 """Raw samples of a run as Parquet, one file a cell and run; `gridstat.pipeline` makes the tables.
 
-What is in a file counts: the warm-up has been cut.
+A file holds only samples that count: the warm-up has been cut.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SAMPLES_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Which cell of which experiment, and which repetition of it."""
+    """Experiment, cell and repetition of a sample file."""
 
     experiment: str
     source: str
@@ -43,14 +43,14 @@ class Label:
 
 
 def keep_samples(question: Mapping[str, Any], created_ns: Int64s, latencies_ns: Int64s) -> None:
-    """What a role was asked to keep beside its summary, if it was."""
+    """Store the samples beside the summary, if the question asks for it."""
     if folder := question.get("samples"):
         label = Label(**question["label"])
         write_samples(Path(folder), label, created_ns, created_ns + latencies_ns)
 
 
 def write_samples(folder: Path, label: Label, created_ns: Int64s, received_ns: Int64s) -> Path:
-    """A file of its own in the folder, which is made if it is not there."""
+    """Write one file in the folder, which is made if it is missing."""
     count = len(created_ns)
     columns: dict[str, Any] = {
         name: pa.repeat(pa.scalar(getattr(label, name)), count).dictionary_encode()

@@ -1,4 +1,4 @@
-"""The page of counters through which a subscriber closes a publisher's loop, without a message.
+"""Page of counters through which a subscriber closes a publisher's loop, without a message.
 
 Receiver i writes u64s at byte 4,096 * i: delivered, datagrams, duplicates, ring full, last receive.
 """
@@ -20,7 +20,7 @@ WORDS_PER_PAGE = PAGE_BYTES // 8
 
 
 def create_pages(path: Path, count: int) -> None:
-    """A file of `count` zeroed pages; in a folder of /dev/shm it never meets a disk."""
+    """Create a file of `count` zeroed pages; in /dev/shm it is never written to a disk."""
     path.write_bytes(bytes(PAGE_BYTES * count))
 
 
@@ -29,20 +29,20 @@ class SharedPages:
 
     def __init__(self, path: Path, count: int) -> None:
         with path.open("r+b") as file:
-            # Never unmapped by hand: the array below may outlive this object, and then unmaps it.
+            # Never unmapped by hand: the array below may outlive this object, and unmaps it then.
             mapped = mmap.mmap(file.fileno(), PAGE_BYTES * count)
         words: npt.NDArray[np.uint64] = np.frombuffer(mapped, np.uint64)
         self._delivered = words[::WORDS_PER_PAGE]
         self._duplicates = words[2::WORDS_PER_PAGE]
 
     def delivered(self) -> list[int]:
-        """Events delivered so far, per receiver."""
+        """Return the events delivered so far, per receiver."""
         return [int(count) for count in self._delivered]
 
     def delivered_least(self) -> int:
-        """Events delivered so far at the receiver that is furthest behind."""
+        """Return the events delivered so far at the receiver that is furthest behind."""
         return int(self._delivered.min())
 
     def duplicates(self) -> int:
-        """Events that came a second time, over all receivers."""
+        """Return the number of duplicates, over all receivers."""
         return int(self._duplicates.sum())

@@ -1,6 +1,6 @@
 """The arithmetic of the experiments: quantiles, bins, regression and the sources' own formulas.
 
-Pure: lists and arrays in, numbers out. The warm-up rule lives here too, so that every experiment
+Pure: lists and arrays in, numbers out. The warm-up rule is here too, so that every experiment
 cuts alike.
 """
 
@@ -19,10 +19,10 @@ NS_PER_S = 1_000_000_000
 WARM_UP_SHARE = 0.02
 WARM_UP_S = 0.5
 WARM_UP_INTERPRETED_S = 1.0
-"""The Python reference warms up longer, as the sources gave their managed router more time."""
+"""Warm-up of the Python reference, longer, as the sources gave their managed router more time."""
 
 REFERENCE_EVENTS_PER_MS = 0.019
-"""S0 §8.5: what the one reference variable adds to a measured throughput."""
+"""Share of the one reference variable in a measured throughput (S0 §8.5)."""
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
@@ -30,7 +30,7 @@ Histogram = tuple[tuple[int, int], ...]
 """(upper edge in ns, samples) of each bucket, the lowest first."""
 
 Windows = Sequence[tuple[int, int]]
-"""Segments of time, from and until, in ns of the clock that stamps events."""
+"""Time windows, from and until, in ns of the clock that stamps events."""
 
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -38,7 +38,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One run's latencies after the warm-up, in the columns of the sources' tables."""
+    """Latencies of one run after the warm-up, in the columns of the sources' tables."""
 
     count: int
     mean_us: float
@@ -63,7 +63,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A least-squares line and how much of the variance it explains."""
+    """Least-squares line and the share of the variance it explains."""
 
     slope: float
     intercept: float
@@ -71,7 +71,7 @@ class Line:
 
 
 def warm_up_count(created_ns: Int64s, *, warm_up_s: float = WARM_UP_S) -> int:
-    """How many of the first samples to cut: 2 % or `warm_up_s`, the longer, but at most half."""
+    """Return how many first samples to cut: 2 % or `warm_up_s`, the longer, but at most half."""
     count = len(created_ns)
     if count == 0:
         return 0
@@ -80,7 +80,7 @@ def warm_up_count(created_ns: Int64s, *, warm_up_s: float = WARM_UP_S) -> int:
 
 
 def summary_of(latencies_ns: Int64s) -> Summary:
-    """The summary of latencies whose warm-up has been cut; all zero for an empty run."""
+    """Return the summary of latencies whose warm-up has been cut; all zero for an empty run."""
     if len(latencies_ns) == 0:
         return Summary(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     micros = latencies_ns / NS_PER_US
@@ -99,7 +99,7 @@ def summary_of(latencies_ns: Int64s) -> Summary:
 
 
 def counted(created_ns: Int64s, *, warm_up_s: float, windows_ns: Windows = ()) -> Int64s:
-    """Which of the samples count, by place: those within the windows, or after the warm-up."""
+    """Return the places of the samples that count: within the windows, or after the warm-up."""
     if not windows_ns:
         return np.arange(warm_up_count(created_ns, warm_up_s=warm_up_s), len(created_ns))
     is_within = np.zeros(len(created_ns), np.bool_)
@@ -109,13 +109,13 @@ def counted(created_ns: Int64s, *, warm_up_s: float, windows_ns: Windows = ()) -
 
 
 def histogram_since(before: Histogram, after: Histogram) -> Histogram:
-    """What was added to a histogram that only grows; its buckets may have become more."""
+    """Return the difference of a histogram that only grows; it may have more buckets now."""
     earlier = dict(before)
     return tuple((upper, count - earlier.get(upper, 0)) for upper, count in after)
 
 
 def histogram_quantile(histogram: Sequence[tuple[int, int]], quantile: float) -> int:
-    """The upper edge of the bucket that holds the quantile (nearest rank); 0 for no samples."""
+    """Return the upper edge of the bucket with the quantile (nearest rank); 0 for no samples."""
     assert 0.0 < quantile <= 1.0
     total = sum(count for _, count in histogram)
     rank = max(1, math.ceil(total * quantile))
@@ -128,7 +128,7 @@ def histogram_quantile(histogram: Sequence[tuple[int, int]], quantile: float) ->
 
 
 def histogram_mean(histogram: Sequence[tuple[int, int]]) -> float:
-    """About the mean of the core's buckets, of which there are eight to an octave.
+    """Return about the mean of the core's buckets, of which there are eight to an octave.
 
     Every sample counts as the middle of its bucket; 0 for no samples.
     """
@@ -141,7 +141,7 @@ def histogram_mean(histogram: Sequence[tuple[int, int]]) -> float:
 
 
 def bins_of(latencies_ns: Int64s, *, width_us: float) -> list[Bin]:
-    """Non-empty bins of equal width, labelled by both edges (S0 §8.1, S3 Fig 5.4)."""
+    """Return non-empty bins of equal width, labelled by both edges (S0 §8.1, S3 Fig 5.4)."""
     assert width_us > 0
     if len(latencies_ns) == 0:
         return []
@@ -154,7 +154,7 @@ def bins_of(latencies_ns: Int64s, *, width_us: float) -> list[Bin]:
 
 
 def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line:
-    """Least squares over at least two points (S0-136: slope and R² per load)."""
+    """Return the least-squares line over at least two points (S0-136: slope and R² per load)."""
     assert len(xs) == len(ys)
     assert len(xs) >= 2
     x, y = np.asarray(xs, float), np.asarray(ys, float)
@@ -167,19 +167,19 @@ def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line:
 
 
 def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median of the ratios of adjacent pairs, which a drifting machine moves least."""
+    """Return the median of the ratios of adjacent pairs, which a drifting machine moves least."""
     ratios = [mine / other for mine, other in zip(ours, theirs, strict=True) if other]
     return median(ratios) if ratios else math.nan
 
 
 def spread_percent(values: Sequence[float]) -> float:
-    """(largest - smallest) / median, in per cent: how far the repetitions lie apart."""
+    """Return (largest - smallest) / median of the repetitions, in per cent."""
     middle = median(values) if values else 0.0
     return 100.0 * (max(values) - min(values)) / middle if middle else 0.0
 
 
 def published_events_per_ms(variables: int, publish_ms: float, *, sleep_ms: float = 1.0) -> float:
-    """S0 Function 8.1: x / (1 + time to publish x), for a loop that publishes x, then sleeps."""
+    """Return S0 Function 8.1, x / (1 + time to publish x), of a loop that publishes and sleeps."""
     assert sleep_ms > 0
     return variables / (sleep_ms + publish_ms)
 
@@ -187,7 +187,7 @@ def published_events_per_ms(variables: int, publish_ms: float, *, sleep_ms: floa
 def multicast_events_per_ms(
     published_per_ms: float, subscribers: int, *, reference_per_ms: float = REFERENCE_EVENTS_PER_MS
 ) -> float:
-    """S0 Function 8.6: every load subscriber gets every load event; the reference once."""
+    """Return S0 Function 8.6: every load subscriber gets every load event; the reference once."""
     load_per_ms = published_per_ms - reference_per_ms
     return load_per_ms * subscribers + reference_per_ms
 
@@ -199,12 +199,12 @@ def filtered_events_per_ms(
     halved: int,
     reference_per_ms: float = REFERENCE_EVENTS_PER_MS,
 ) -> float:
-    """S0 Function 8.8: `halved` of the load subscribers see every second event only."""
+    """Return S0 Function 8.8: `halved` of the load subscribers see every second event only."""
     assert 0 <= halved <= subscribers
     load_per_ms = published_per_ms - reference_per_ms
     return load_per_ms * (subscribers - halved) + load_per_ms / 2 * halved + reference_per_ms
 
 
 def model_mean_ms(routers: int, events_per_ms: float) -> float:
-    """S0 A29: the source's own latency model, for its machines: rd + Σ (lbd + er / k)."""
+    """Return S0 A29, the source's own latency model for its machines: rd + Σ (lbd + er / k)."""
     return 0.419 + routers * (0.227 + events_per_ms / 210)

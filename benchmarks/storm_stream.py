@@ -1,6 +1,6 @@
-"""An admitted stream that flows while a storm of subscribes goes over its cloud (S0-1, S0-53).
+"""An admitted stream beside a storm of subscriptions in the same cloud (S0-1, S0-53).
 
-As many raw C hops flow beside it in the same seconds: on a machine that broker, clients and twenty
+As many raw C hops run beside it in the same seconds: on a machine that broker, clients and twenty
 routers share, a storm costs those too.
 """
 
@@ -24,14 +24,14 @@ QUANTILES = ("p50_us", "p90_us", "p99_us")
 
 
 class StormStream:
-    """From the first edge to another one; measured before a storm, and while it lasts."""
+    """Stream from the first edge to another one; measured before a storm, and while it lasts."""
 
     def __init__(self, rig: CloudRig, *, to_edge: int) -> None:
         self._along = CloudChain(rig, (to_edge + 1,), tick=(1, STREAM_PER_S))
         self._lost = 0
 
     def measure(self, storm: Callable[[], object], seconds: float) -> dict[str, Figure]:
-        """Of the storm those seconds count in which both it and the stream were under way."""
+        """Measure the seconds in which both the storm and the stream were under way."""
         with floor_lanes(self._along.lengths(), 1 / STREAM_PER_S) as lanes:
             before = self._flow(lanes, seconds, None)
             during = self._flow(lanes, seconds, storm)
@@ -53,7 +53,7 @@ class StormStream:
     def _flow(
         self, lanes: Lanes[int], seconds: float, storm: Callable[[], object] | None
     ) -> tuple[Summary, Summary]:
-        """The stream's latencies, and those of the raw hops."""
+        """Return the stream's latencies, and those of the raw hops."""
         total_s = seconds + WARM_UP_S
         lanes.begin(total_s, [0.5 / STREAM_PER_S])
         self._along.begin(total_s)
@@ -71,5 +71,5 @@ class StormStream:
 
 
 def ratio(stormy: float, calm: float) -> float:
-    """Of two latencies; 0 where nothing was measured."""
+    """Return the ratio of two latencies; 0 if there is no measurement."""
     return round(stormy / calm, 3) if calm else 0.0

@@ -1,4 +1,4 @@
-"""Clients that subscribe all at once in a cloud, and what that costs each kind of process."""
+"""Clients that subscribe all at once in a cloud, and the cost for each kind of process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTLE_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How clients ask: variables a request, requests outstanding at each client, the quality."""
+    """Form of the requests: variables each, requests pending at each client, the quality."""
 
     per_request: int
     outstanding: int
@@ -30,7 +30,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """What came of it; CPU in seconds over all processes of a kind."""
+    """Result of a storm; CPU in seconds over all processes of a kind."""
 
     granted: int
     failed: int
@@ -47,7 +47,7 @@ class Storm:
         return self.granted / self.seconds if self.seconds else 0.0
 
     def each_ms(self, cpu_s: float) -> float:
-        """Milliseconds for each subscription."""
+        """Return the milliseconds for each subscription."""
         return 1e3 * cpu_s / max(1, self.granted)
 
 
@@ -67,19 +67,19 @@ class Subscribers:
             self._processes[rig.end_points(ends)] = names
 
     def publish(
-        self, prefix: str, count: int, period: tuple[int, int], *, turn_ns: int = 0
+        self, prefix: str, count: int, period: tuple[int, int], *, step_ns: int = 0
     ) -> list[str]:
-        """So many variables of each publisher; all their names, publisher by publisher.
+        """Publish so many variables of each publisher; return all names, publisher by publisher.
 
-        With a turn each variable is due that much later than the one before.
+        With `step_ns` each variable is due that much later than the one before.
         """
         question = {"do": "publish", "prefix": prefix, "count": count, "period": period}
-        steps = {"phase_step_ns": count * turn_ns, "own_step_ns": turn_ns}
+        steps = {"phase_step_ns": count * step_ns, "own_step_ns": step_ns}
         self.publishing.ask({**question, **steps}, within_s=STORM_S_MAX)
         return [f"{name}/{prefix}{at}" for name in self.publishers for at in range(count)]
 
     def storm(self, names: Mapping[str, Sequence[str]], asked: Asked) -> Storm:
-        """All clients subscribe to their names at once; every call blocks until it is granted."""
+        """Let all clients subscribe to their names at once; wait for every answer."""
         before = self._state()
         for process, clients in self._processes.items():
             process.begin(
@@ -96,7 +96,7 @@ class Subscribers:
         return _storm(answers, before, self._state())
 
     def unsubscribe(self) -> None:
-        """All clients end all that they have, and the routers follow."""
+        """End all contracts of all clients, and wait for the routers."""
         for process in self._processes:
             process.begin({"do": "unsubscribe"})
         for process in self._processes:
@@ -104,20 +104,20 @@ class Subscribers:
         self._rig.await_in_step()
 
     def paths_taken(self) -> list[Answer]:
-        """The latencies of what the clients kept, by publisher and client."""
+        """Return the latencies of the clients' events, by publisher and client."""
         found: list[Answer] = []
         for process in self._processes:
             found += process.ask({"do": "take_paths"}, within_s=STORM_S_MAX)["paths"]
         return found
 
     def pulse(self, prefix: str, *, period_s: float, seconds: float) -> None:
-        """Let each of these be sent in its turn, evenly over the period, and the last arrive."""
+        """Send each of these variables, evenly over the period, and wait for the last."""
         question = {"do": "pulse", "prefix": prefix, "period_s": period_s, "seconds": seconds}
         self.publishing.ask({**question, "is_apart": True}, within_s=seconds + STORM_S_MAX)
         time.sleep(SETTLE_S)
 
     def shifted(self, names: Sequence[str]) -> dict[str, list[str]]:
-        """All names for each client, each beginning at another publisher."""
+        """Return all names for each client, each list beginning at another publisher."""
         step = len(names) // len(self.clients)
         return {
             client: [*names[at * step :], *names[: at * step]]
@@ -140,24 +140,24 @@ class _State:
 
 
 def _storm(answers: Iterable[Answer], before: _State, after: _State) -> Storm:
-    told = list(answers)
-    reasons = sorted({reason for answer in told for reason in answer["refused"]})
-    took_ms = tuple(sorted(ms for answer in told for ms in answer["took_ms"]))
+    all_answers = list(answers)
+    reasons = sorted({reason for answer in all_answers for reason in answer["refused"]})
+    took_ms = tuple(sorted(ms for answer in all_answers for ms in answer["took_ms"]))
     commits = after.journal["commits"] - before.journal["commits"]
-    began_ns = min(answer["began_ns"] for answer in told)
+    began_ns = min(answer["began_ns"] for answer in all_answers)
     return Storm(
-        granted=sum(int(answer["granted"]) for answer in told),
-        failed=sum(sum(answer["refused"].values()) for answer in told),
+        granted=sum(int(answer["granted"]) for answer in all_answers),
+        failed=sum(sum(answer["refused"].values()) for answer in all_answers),
         reasons=tuple(reasons),
-        seconds=(max(answer["ended_ns"] for answer in told) - began_ns) / 1e9,
+        seconds=(max(answer["ended_ns"] for answer in all_answers) - began_ns) / 1e9,
         took_ms=took_ms,
         broker_cpu_s=(after.broker_ns - before.broker_ns) / 1e9,
         router_cpu_s=(after.router_ns - before.router_ns) / 1e9,
-        client_cpu_s=sum(float(answer["cpu_s"]) for answer in told),
+        client_cpu_s=sum(float(answer["cpu_s"]) for answer in all_answers),
         requests_per_commit=len(took_ms) / commits if commits else 0.0,
     )
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which this share lies; 0 of nothing."""
+    """Return the value below which this share lies; 0 for no values."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -1,4 +1,4 @@
-"""Subscriptions in a grid that is laid out from a power case of pandapower."""
+"""Subscriptions in a grid whose layout is a power case of pandapower."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CLOUDS_MIN: Final = 2
 
 
 def measure_case(path: Path, *, routers: int, pairs: int, subscriptions: int) -> dict[str, Figure]:
-    """Pairs of clouds drawn over the whole case, about so many buses to a cloud.
+    """Measure pairs of clouds drawn over the whole case, about so many buses to a cloud.
 
-    What the case cannot carry is refused, and counted.
+    Subscriptions that the case cannot carry are refused, and counted.
     """
     case = read_power_case(path)
     clouds = max(CLOUDS_MIN, len(case.buses) // routers)
@@ -55,7 +55,7 @@ def measure_case(path: Path, *, routers: int, pairs: int, subscriptions: int) ->
 def _granted(
     subscribers: TreeSubscribers, pairs: list[Pair]
 ) -> tuple[list[Pair], list[int], list[int]]:
-    """The pairs between which there is a way, what it is predicted to take, and its clouds."""
+    """Return the pairs with a way, its predicted latency, and its number of clouds."""
     granted, latencies_us, crossed = [], [], []
     for pair in pairs:
         try:

@@ -1,9 +1,9 @@
 """A whole country: a thousand clouds, twenty thousand routers, a million subscriptions.
 
-Its traffic is that of neighbours: in each region of ten clouds everybody subscribes to both clouds
-beside it, and of every twenty pairs one reaches into the next region and one into the next area.
-In each subscriber's cloud two applications take the same variables, so most variables have four
-subscribers: two on either side.
+Its traffic is that of neighbours: in each region of ten clouds every cloud subscribes to both
+clouds beside it, and of every twenty pairs one reaches into the next region and one into the next
+area. In each subscriber's cloud two applications take the same variables, so most variables have
+four subscribers: two on either side.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEVELS: Final = 4
 ROUTERS: Final = 20
 APPLICATIONS: Final = 2
 FAR_SHARE: Final = 18
-"""One pair of so many that could be, of those between regions and of those between areas."""
+"""One pair of so many possible ones, between regions and between areas."""
 GIB: Final = 1 << 30
 
 
@@ -42,7 +42,7 @@ class Country:
         return self.subscriptions_per_cloud * self.clouds
 
     def measure(self, progress: Progress) -> dict[str, Figure]:
-        """Lay it out, start it, and let everybody subscribe."""
+        """Lay out the country, start it, and let every cloud subscribe."""
         began_s, cpu_before_s = time.monotonic(), time.process_time()
         progress(0.0, f"laying out {self.clouds:,} clouds")
         size = GridSize(self.clouds, ROUTERS, levels=LEVELS, branching=self.branching)
@@ -77,7 +77,7 @@ class Country:
 
 
 def traffic(grid: NationalGrid) -> list[Pair]:
-    """Who subscribes to whom, both ways; those at work in one region come first."""
+    """Return the pairs of publisher and subscriber, both ways; those in one region come first."""
     pairs: list[Pair] = []
     for level in range(LEVELS - 2, -1, -1):
         step = 1 if level == LEVELS - 2 else FAR_SHARE

@@ -1,4 +1,4 @@
-"""What a subscription costs in grids of several sizes, and the power by which that grows.
+"""Cost of a subscription in grids of several sizes, and the power by which it grows.
 
 `flat` has all clouds right below the root, `tree` ten to a broker, both with contracts between
 neighbours: as many clouds on the way at every size. `far` is a tree of four levels with pairs drawn
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 CHILDREN: Final = 10
 FAR_LEVELS: Final = 4
 FAR_TIMES: Final = 3
-"""Ways differ in length, so more of them are drawn than there are pairs of neighbours."""
+"""Factor of more pairs than neighbours have, since the lengths of ways differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """Something that is above 0 in grids of several sizes, and the power by which it grows."""
+    """Positive amounts in grids of several sizes, and the power by which they grow."""
 
     sizes: tuple[int, ...]
     amounts: tuple[float, ...]
@@ -50,7 +50,7 @@ class Grown:
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """What was measured in one grid; times and words of each subscription."""
+    """Measurements of one grid; times and messages of each subscription."""
 
     clouds: int
     each_us: float
@@ -64,7 +64,7 @@ class Sized:
 
 
 def measure_growth(options: Options, progress: Progress) -> dict[str, Figure]:
-    """All kinds at all sizes."""
+    """Measure all kinds at all sizes."""
     sizes = options.wholes("clouds")
     found: dict[str, list[Sized]] = {"flat": [], "tree": [], "far": []}
     steps = [(kind, clouds) for kind in found for clouds in sizes]
@@ -81,7 +81,7 @@ def measure_growth(options: Options, progress: Progress) -> dict[str, Figure]:
 def storms_of(
     options: Options, subscribers: TreeSubscribers, pairs: Sequence[Pair]
 ) -> list[TreeStorm]:
-    """As many as there are runs, each of variables that are new."""
+    """Run as many storms as there are runs, each of new variables."""
     count = options.whole("subscriptions")
     storms = []
     for _ in range(options.whole("runs")):
@@ -91,7 +91,7 @@ def storms_of(
 
 
 def spread(pairs: Sequence[Pair], count: int) -> list[Pair]:
-    """So many of them, from all over."""
+    """Return so many pairs, evenly from all."""
     step = max(1, len(pairs) // count)
     return list(pairs[::step][:count])
 

@@ -1,7 +1,7 @@
-"""What brokers hold in memory: the size of all objects that can be reached from each.
+"""Memory of brokers: the size of all objects that can be reached from each.
 
-Each broker is weighed as the process that it would be: what several hold counts for each of them.
-Nothing is traced while a plane works, so tables that are copied when they grow count once.
+Each broker counts as a separate process: objects that several brokers share count for each. Nothing
+is traced while a plane works, so tables that are copied when they grow count once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAVES_LOOKED_AT: Final = 8
 def bytes_per_subscription(
     subscribers: TreeSubscribers, pairs: Sequence[Pair], count: int
 ) -> float:
-    """What all brokers on the way together hold more for each of so many more contracts."""
+    """Return the growth of all brokers on the way together for each of so many more contracts."""
     plan = subscribers.plane.grid.plan
     ways = [first.clouds for first in subscribers.firsts(pairs)]
     names = sorted({name for way in ways for name in brokers_on(plan, way)})
@@ -38,7 +38,7 @@ def bytes_per_subscription(
 
 
 def bytes_at_rest(subscribers: TreeSubscribers) -> dict[str, int]:
-    """The mean leaf broker, the mean QoS broker and the root, as they are now."""
+    """Return the present sizes of the mean leaf broker, the mean QoS broker and the root."""
     plane = subscribers.plane
     plan = plane.grid.plan
     leaves = list(plan.clouds)[:: max(1, len(plan.clouds) // LEAVES_LOOKED_AT)]
@@ -52,14 +52,14 @@ def bytes_at_rest(subscribers: TreeSubscribers) -> dict[str, int]:
 
 
 def _broker_bytes(plane: ManagementPlane, names: Iterable[str]) -> list[int]:
-    # A broker knows its clock, and the clock this plane, and the plane all brokers.
+    # A broker refers to its clock, the clock to this plane, and the plane to all brokers.
     others = {id(plane), *(id(one) for one in plane.brokers.values())}
     brokers = [plane.brokers[f"broker/{name}"] for name in names]
     return [reached_bytes(_below(one), set(others)) for one in brokers]
 
 
 def reached_bytes(start: Iterable[object], seen: set[int]) -> int:
-    """The size of all objects from here on, each once, without code, and without what was seen."""
+    """Return the size of all reachable objects, each once, without code and without those seen."""
     total, waiting = 0, list(start)
     while waiting:
         one = waiting.pop()
@@ -72,7 +72,7 @@ def reached_bytes(start: Iterable[object], seen: set[int]) -> int:
 
 def _below(one: object) -> Iterator[object]:
     if isinstance(one, Struct):
-        # Those that the collector does not know of tell it nothing either.
+        # Objects that the collector does not track have no referents there.
         yield from (getattr(one, name) for name in one.__struct_fields__)
     elif isinstance(one, FunctionType):
         yield from (cell.cell_contents for cell in one.__closure__ or ())

@@ -1,4 +1,4 @@
-"""Words between brokers for each kind of operation: publish, change, unsubscribe, flood."""
+"""Messages between brokers for each kind of operation: publish, change, unsubscribe, flood."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 SLOWER: Final = ModalQos({0: QosRequest(every=2, latency_us=LATENCY_US)})
 PUBLISHED: Final = 256
-"""Enough for a cloud to ask for identifiers now and then, as it does in a long life."""
+"""Enough for a cloud to ask for identifiers now and then, as it does in a long run."""
 
 
 def messages_per_operation(subscribers: TreeSubscribers, pairs: Sequence[Pair]) -> dict[str, float]:
-    """Means over the pairs; a flood is asked of the broker right above the publisher's cloud.
+    """Return means over the pairs; a flood is requested at the broker right above the publisher.
 
-    `flood_root` is one asked of the root, so that every cloud of the grid has to hear of it.
+    `flood_root` is requested at the root, so that every cloud of the grid receives it.
     """
     plan = subscribers.plane.grid.plan
     above = [plan.brokers[publisher].parent for publisher, _ in pairs]
@@ -77,7 +77,7 @@ def messages_per_operation(subscribers: TreeSubscribers, pairs: Sequence[Pair]) 
 
 
 def _messages(subscribers: TreeSubscribers, act: Callable[[], None]) -> int:
-    """Between brokers, until all has come to rest."""
+    """Return the number of messages between brokers until rest."""
     plane = subscribers.plane
     before = plane.tree_messages
     act()
@@ -86,7 +86,7 @@ def _messages(subscribers: TreeSubscribers, act: Callable[[], None]) -> int:
 
 
 def _flood(subscribers: TreeSubscribers, broker: str, name: str) -> None:
-    """Begin it and end it again; both are counted as one flood."""
+    """Begin a flood and end it again; both count as one."""
     for command in (
         SetFlooding(request_id=1, name=name),
         RemoveFlooding(request_id=2, name=name),

@@ -1,4 +1,4 @@
-"""Subscriptions between clouds into a management plane in this process, and what they cost."""
+"""Subscriptions between clouds in a management plane in this process, and their cost."""
 
 from __future__ import annotations
 
@@ -36,30 +36,29 @@ Pair: TypeAlias = tuple[str, str]
 """A publisher's cloud and a subscriber's."""
 PERIOD: Final = Period(1, 10)
 LATENCY_US: Final = 5_000_000
-"""What is measured is the work, not who is refused; bounds are wide."""
+"""Wide bound, since the work is measured and not the refusals."""
 PER_REQUEST: Final = 16
 OUTSTANDING: Final = 8
-"""Requests under way at once, each of as many subscriptions."""
+"""Requests pending at once, each of as many subscriptions."""
 PER_S: Final = 1_000
-"""Contracts of the whole grid in a second of its own time, so that what waits for a time to pass
-does not gather."""
+"""Contracts of the whole grid in a second of its own time, so that no work piles up."""
 SETTLE_S: Final = 60
 ROUNDS_COLLECTED: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class TreeStorm:
-    """What a storm of subscriptions took; processor time is the brokers' alone."""
+    """Cost of a storm of subscriptions; processor time is the brokers' alone."""
 
     granted: int
     cpu_s: float
     tree_messages: int
     router_messages: int
     held_bytes: int
-    """What the process has grown by, without the routers."""
+    """Growth of the process, without the routers."""
     journal_bytes: int
     clouds_crossed: int
-    """Clouds on the way of each contract, both ends among them, summed."""
+    """Clouds on the way of each contract, both ends included, summed."""
 
     @property
     def per_s(self) -> float:
@@ -71,8 +70,10 @@ class TreeStorm:
 
 @dataclass(frozen=True, slots=True)
 class FirstContract:
-    """Processor time of a contract whose way nobody has asked for before; its clouds, and what an
-    event is predicted to take on it."""
+    """Processor time of the first contract on a way.
+
+    `clouds` are those on the way, `latency_us` its predicted latency.
+    """
 
     cpu_us: float
     clouds: tuple[str, ...]
@@ -82,7 +83,7 @@ class FirstContract:
 class TreeSubscribers:
     """One publisher and some applications in each of some clouds.
 
-    Every storm takes variables that nobody had before; all applications of a cloud take the same.
+    Every storm takes new variables; all applications of a cloud take the same.
     """
 
     def __init__(self, grid: NationalGrid, clouds: Iterable[str], applications: int = 1) -> None:
@@ -90,7 +91,7 @@ class TreeSubscribers:
         self.plane.start()
         self._applications = applications
         self.published: dict[str, int] = {}
-        """Variables by cloud."""
+        """Number of variables by cloud."""
         self._taken: dict[Pair, int] = {}
         for cloud in dict.fromkeys(clouds):
             edges = grid.plan.clouds[cloud].edges
@@ -101,7 +102,7 @@ class TreeSubscribers:
         self.plane.answers.clear()
 
     def publish(self, pairs: Iterable[Pair], each: int) -> None:
-        """As many variables as every pair needs to take so many more."""
+        """Publish as many variables as every pair needs to take so many more."""
         for pair in pairs:
             wanted = self._taken.get(pair, 0) + each
             known = self.published.get(pair[0], 0)
@@ -109,7 +110,7 @@ class TreeSubscribers:
                 self.publish_in(pair[0], wanted - known)
 
     def publish_in(self, cloud: str, count: int) -> None:
-        """So many more variables in a cloud."""
+        """Publish so many more variables in a cloud."""
         first = self.published.get(cloud, 0)
         self.published[cloud] = first + count
         names = [variable_of(cloud, number) for number in range(first, first + count)]
@@ -123,7 +124,7 @@ class TreeSubscribers:
             check(self.plane.answered([key])[0], PublishedOutcome)
 
     def subscribe(self, pair: Pair, count: int) -> list[GrantedOutcome]:
-        """So many contracts in one request, of variables that are published already."""
+        """Subscribe to so many published variables in one request."""
         with self.plane.aside():
             ((endpoint, command),) = self._of_pair(pair, count, applications=1)
             key = self.plane.ask(endpoint, command)
@@ -132,7 +133,7 @@ class TreeSubscribers:
         return [one for one in outcomes if isinstance(one, GrantedOutcome)]
 
     def firsts(self, pairs: Sequence[Pair]) -> list[FirstContract]:
-        """The first contract of each pair, one after the other."""
+        """Measure the first contract of each pair, one after the other."""
         self.publish(pairs, 1)
         found = []
         for pair in pairs:
@@ -148,10 +149,10 @@ class TreeSubscribers:
         count: int,
         progress: Callable[[float], None] = lambda _: None,
     ) -> TreeStorm:
-        """So many subscriptions, publisher's and subscriber's clouds by turns of the pairs."""
+        """Subscribe so often, cycling over the pairs of publisher's and subscriber's clouds."""
         plane = self.plane
         gc.collect()
-        # A broker is a process of its own: its collector does not walk over all the others.
+        # A broker is a separate process: its collector does not traverse all the others.
         gc.freeze()
         before = State.of(plane)
         asked = self._requests(pairs, count)
@@ -189,11 +190,11 @@ class TreeSubscribers:
         )
 
     def cpu_s(self) -> float:
-        """Processor time of the brokers until now."""
+        """Return the processor time of the brokers until now."""
         return time.process_time() - self.plane.aside_s
 
     def _requests(self, pairs: Sequence[Pair], count: int) -> Iterator[tuple[str, Subscribe]]:
-        """Pair after pair in turn, until there are enough or nothing is left to take."""
+        """Yield requests pair by pair, until there are enough or nothing is left to take."""
         left = count
         while left > 0:
             is_any = False
@@ -211,7 +212,7 @@ class TreeSubscribers:
                 return
 
     def _of_pair(self, pair: Pair, some: int, applications: int) -> list[tuple[str, Subscribe]]:
-        """The next variables of a publisher, once for every application of the other cloud."""
+        """Return requests for the next variables of a publisher, one for every application."""
         publisher, subscriber = pair
         first = self._taken.get(pair, 0)
         last = min(first + some, self.published.get(publisher, 0))
@@ -229,7 +230,7 @@ class TreeSubscribers:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a plane stands; the clock is read before anything is summed up."""
+    """State of a plane; the clock is read before anything is summed up."""
 
     cpu_s: float
     tree_messages: int
@@ -251,7 +252,7 @@ class State:
 
 
 def resident_bytes() -> int:
-    """Memory of this process."""
+    """Return the memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
 
 
@@ -271,13 +272,13 @@ def variable_of(cloud: str, number: int) -> str:
 
 
 def clouds_on(outcome: Outcome) -> tuple[str, ...]:
-    """The clouds on a contract's first path, each once."""
+    """Return the clouds on a contract's first path, each once."""
     assert isinstance(outcome, GrantedOutcome)
     return tuple(dict.fromkeys(map(cloud_of, outcome.paths[0].routers)))
 
 
 def check(outcomes: Iterable[Outcome], wanted: type[Outcome]) -> None:
-    """Raises unless all were answered so."""
+    """Raise unless all outcomes are of the wanted type."""
     for outcome in outcomes:
         if not isinstance(outcome, wanted):
             why = outcome.reason if isinstance(outcome, RefusedOutcome) else f"{outcome}"

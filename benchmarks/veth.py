@@ -1,7 +1,7 @@
 """Two network namespaces joined by a veth pair with offload off, so that segments are real packets.
 
 Loopback passes a 64-segment datagram through unsplit; no NIC does. Each namespace is held by a
-process that ends when its stdin closes. Without root a user namespace is tried; where that is
+process that ends when its stdin closes. Without root a user namespace is tried; if that is
 forbidden too, `NamespaceError` says why.
 """
 
@@ -32,11 +32,11 @@ ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO = 0x1F, 0x24, 0x2C
 
 
 class NamespaceError(BenchmarkError):
-    """This machine lets us make no namespaces."""
+    """Error of a machine that permits no namespaces."""
 
 
 class VethPair:
-    """Owns both namespaces; the ends of a run stand in one, its hops in the other."""
+    """Owner of both namespaces; the ends of a run are in one, its hops in the other."""
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
@@ -63,12 +63,12 @@ class VethPair:
 
     @property
     def ends(self) -> Place:
-        """Where publishers and subscribers run."""
+        """Return the place of publishers and subscribers."""
         return Place(ENDS_HOST, self._ends_prefix)
 
     @property
     def hops(self) -> Place:
-        """Where routers and floors run."""
+        """Return the place of routers and floors."""
         return Place(HOPS_HOST, self._hops_prefix)
 
     def _build(self) -> None:
@@ -86,7 +86,7 @@ class VethPair:
         self._set_up(self._hops_prefix, HOPS_DEVICE, HOPS_HOST)
 
     def _hold(self, argv: list[str]) -> int:
-        """A process in a new namespace, known to be there because it has echoed a line."""
+        """Start a process in a new namespace; an echoed line shows that it runs."""
         holder = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._stack.callback(_release, holder)
         assert holder.stdin is not None
@@ -111,7 +111,7 @@ class VethPair:
 
 
 def switch_offload_off(device: str) -> None:
-    """What `ethtool -K DEVICE tso off gso off gro off` does, without ethtool."""
+    """Do what `ethtool -K DEVICE tso off gso off gro off` does, without ethtool."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for command in (ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO):
             value = ctypes.create_string_buffer(struct.pack("II", command, 0))

@@ -3,7 +3,8 @@
     python examples/group.py c1/north/pmu-1/voltage c1/south/pmu-2/voltage \\
         --edge c1/e0@127.0.0.1:7101 --rate 10
 
-The rate must divide the members' own, and their phases be equal; else the refusal proposes one.
+The rate must divide the members' own, and their phases must be equal; else the refusal
+proposes a rate.
 """
 
 from __future__ import annotations

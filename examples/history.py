@@ -1,8 +1,8 @@
-"""Read what a recorder has recorded, as a table in Spark: a few lines, here or in a notebook.
+"""Read the recorded events of a recorder as a table in Spark: a few lines, here or in a notebook.
 
     python examples/history.py recorded --variable c1/hill/pmu-1/frequency
 
-The folder is the one that the recorder writes to; it may do so meanwhile.
+The folder is the one that the recorder writes to; it may write meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     options = arguments()
 
-    # The lines that read: options of the source leave out what is not wanted before Spark has it.
+    # The lines that read: options of the source filter rows before they reach Spark.
     spark = spark_session(SparkSettings(master=options.master))
     source = spark.read.format("gridstat")
     source = source.option("from", options.since).option("variables", options.variable)

@@ -1,8 +1,8 @@
-"""Subscribe to every variable that a pattern stands for, also to those published later.
+"""Subscribe to every variable that matches a pattern, also to those published later.
 
     python examples/pattern.py "c1/*/*/voltage" --edge c1/e0@127.0.0.1:7101
 
-`*` is one part of a name, `**` at the end all that is below.
+`*` matches one part of a name, `**` at the end all parts below.
 """
 
 from __future__ import annotations

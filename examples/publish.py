@@ -31,7 +31,7 @@ def arguments() -> argparse.Namespace:
 
 
 def publish(voltage: gridstat.Publication, rate: int, count: int) -> int:
-    """One event at each instant of the period; every instant is the middle of a slot."""
+    """Send one event at each instant of the period; every instant is the middle of a slot."""
     sent = 0
     slot = time.time_ns() * rate // NS_PER_S + 1
     for _ in range(count):

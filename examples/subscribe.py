@@ -30,7 +30,7 @@ def arguments() -> argparse.Namespace:
 
 
 def show(contract: gridstat.Contract) -> None:
-    """What was granted, and by which ways it comes."""
+    """Print the granted quality and the paths."""
     for mode, quality in sorted(contract.granted.items()):
         print(f"mode {mode}: every {quality.every}. slot within {quality.latency_us} µs")
     for path in contract.paths:

@@ -1,9 +1,9 @@
-"""Be told when a contract is broken, and bridge the gap with extrapolated values.
+"""Get a callback when a contract is broken, and bridge the gap with extrapolated values.
 
     python examples/violations.py c1/north/pmu-1/voltage --edge c1/e0@127.0.0.1:7101
 
 Stop the publisher and watch: one subscription calls back for every late or missing event, the
-other makes up values along a line through the last four, each marked as such.
+other extrapolates values along a line through the last four, each marked as such.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A national grid laid out from a power case: a router at every bus, and lines that join them.
+"""Layout of a national grid from a power case: a router at every bus, a link at every line.
 
 Buses are cut into connected clouds, and clouds that lie side by side are put below one broker, and
 so on up: the scope of every broker is connected where the case is, so it can grant what lies in it.
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 
 def grid_of_case(case: PowerCase, size: GridSize) -> NationalGrid:
-    """As many clouds as asked of the case's largest piece; what is not joined to it is left out.
+    """Divide the largest connected piece of the case into as many clouds as `size` asks for.
+
+    Buses outside that piece are left out.
 
     The number of routers of a cloud follows from the case.
     """
@@ -75,7 +77,7 @@ def grid_of_case(case: PowerCase, size: GridSize) -> NationalGrid:
 def _adjacent_tree(
     clouds: list[str], joined: Iterable[tuple[str, str]], size: GridSize
 ) -> dict[str, tuple[str, ...]]:
-    """Who is right below whom: at each level neighbours are grouped, each group connected."""
+    """Return the children of each broker; at each level adjacent names have one parent."""
     found: dict[str, tuple[str, ...]] = {}
     below, pairs = clouds, list(joined)
     for names in levels_of(len(clouds), size.levels, size.branching):
@@ -102,7 +104,7 @@ def _near(
 
 
 def _pieces(near: Near[Place]) -> list[list[Place]]:
-    """The places that can be reached from each other, piece by piece."""
+    """Return the connected components of a graph, each as a list of its places."""
     found, seen = [], set()
     for start in near:
         if start not in seen:
@@ -119,7 +121,7 @@ def _pieces(near: Near[Place]) -> list[list[Place]]:
 def _regions(
     near: Near[Place], places: Sequence[Place], count: int, random: Random
 ) -> dict[Place, int]:
-    """Connected regions of about the same size, grown from places drawn at random."""
+    """Return connected regions of about equal size, grown from places drawn at random."""
     seeds = random.sample(list(places), count)
     region_of = {place: number for number, place in enumerate(seeds)}
     fronts = [deque([place]) for place in seeds]
@@ -130,7 +132,7 @@ def _regions(
 
 
 def _grow(number: int, front: deque[Place], near: Near[Place], region_of: dict[Place, int]) -> None:
-    """One place more, if there is one next to the region that is free."""
+    """Add one free place next to the region, if there is one."""
     while front:
         for place in near[front[0]]:
             if place not in region_of:

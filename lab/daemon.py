@@ -1,4 +1,4 @@
-"""One daemon of a grid: a process in its namespace, with a folder of its own, to be harmed."""
+"""One daemon of a grid: a process in its namespace with its own folder, which tests can harm."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 READY = "ready"
 ENDING_S_MAX = 20.0
 POLL_S = 0.02
-LAST_WORDS = 1_000
+OUTPUT_CHARS = 1_000
 
 
 class Here:
-    """Where a process runs that has no namespace of its own."""
+    """The namespace of this process, for daemons that need no namespace of their own."""
 
     def start(
         self,
@@ -34,7 +34,7 @@ class Here:
 
 
 class Daemon:
-    """At most one process at a time; what it printed since its last start is in its folder.
+    """A daemon with at most one process at a time; its folder holds the output of the last.
 
     A killed one can be started again. Nothing restarts by itself.
     """
@@ -75,12 +75,12 @@ class Daemon:
             )
 
     def complaint_until_ready(self) -> str | None:
-        """None once it has said so; raises if it has ended instead."""
+        """Return None once the daemon has printed that it is ready; raise if it has ended."""
         if not self.is_running:
-            raise LabError(f"{self.name} has ended: {(self.errors or self.output)[-LAST_WORDS:]}")
+            raise LabError(f"{self.name} has ended: {(self.errors or self.output)[-OUTPUT_CHARS:]}")
         if any(READY in line.split() for line in self.output.splitlines()):
             return None
-        return f"{self.name} is not ready: {self.errors[-LAST_WORDS:]}"
+        return f"{self.name} is not ready: {self.errors[-OUTPUT_CHARS:]}"
 
     def wait_ready(self, *, within_s: float = 40.0) -> None:
         deadline = time.monotonic() + within_s
@@ -90,13 +90,13 @@ class Daemon:
             time.sleep(POLL_S)
 
     def kill(self) -> None:
-        """Without a chance to clean up."""
+        """Send SIGKILL, so that the process cannot clean up, and wait for its end."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> int:
-        """Politely, and waits; killed if it does not obey. Its exit code."""
+        """Send SIGTERM and wait; kill the process if it does not end. Return its exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
         self._process.terminate()
@@ -117,7 +117,7 @@ class Daemon:
         self._process.send_signal(number)
 
     def close(self) -> None:
-        """No process is left, whatever state it was in."""
+        """Kill the process if there is one, whatever its state."""
         if self._process is not None:
             self.kill()
             self._process = None

@@ -1,10 +1,10 @@
-"""What can keep the lab from working, always with a hint for the person who started it."""
+"""Errors that keep the lab from working, each with a hint for the person who started it."""
 
 from __future__ import annotations
 
 
 class LabError(Exception):
-    """Something that the lab needs of this machine is not there; `hint` says what to change."""
+    """Lack of something that the lab needs of this machine; `hint` says what to change."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""A schedule of faults, one a trial: every router killed in turn, every wire cut, and so on.
+"""Schedule of faults, one a trial: every router killed in turn, every wire cut, and so on.
 
 The seed fixes the order, the phase against the publications, and what a faulty wire does to which
 frame. Each fault alone leaves a whole way between end-points on two edges, so nothing may be lost.
@@ -21,14 +21,14 @@ SEED_BITS: Final = 63
 HOLD_S: Final = 1.0
 STOP_S: Final = 10.0
 STOPS_A_ROUND: Final = 2
-"""They take ten seconds each, so a round stops only some routers, the next round the next ones."""
+"""Stops of a round: each takes ten seconds, so a round stops only some of the routers."""
 
 LOSS: Final = 0.05
 JITTER_MS: Final = 4.0
 
 
 class FaultKind(Enum):
-    """What is done to the target."""
+    """Kind of harm done to the target."""
 
     KILL = "kill -9, then restart"
     STOP = "SIGSTOP, then SIGCONT"
@@ -44,7 +44,7 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: its target is a router, or a wire by its name."""
+    """One fault; its target is the name of a router or of a wire."""
 
     number: int
     kind: FaultKind
@@ -55,7 +55,7 @@ class Fault:
 
     @property
     def link_faults(self) -> LinkFaults:
-        """For a wire that is lossy for a while."""
+        """Return the settings of a wire that is lossy while the fault lasts."""
         return LinkFaults(loss=LOSS, jitter_ms=JITTER_MS, seed=self.seed)
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Fault:
 def schedule(
     plan: GridPlan, seed: int, *, kinds: Sequence[FaultKind] = tuple(FaultKind)
 ) -> Iterator[Fault]:
-    """Endless rounds, each with every fault of every kind in an order of its own."""
+    """Yield endless rounds; each has every fault of every kind, in a random order."""
     random = Random(seed)
     routers = [router.name for router in plan.routers]
     wires = [link_name(near, far) for near, far in plan.wires]

@@ -1,4 +1,4 @@
-"""A whole cloud of real processes, each in a namespace of its own, and ways to harm it.
+"""A whole cloud of real processes, each in its own namespace, with methods that harm them.
 
 `with Grid(plan, folder) as grid: grid.start()` gives a leaf broker and routers that are in step.
 """
@@ -70,7 +70,7 @@ class Grid:
         return self.network.namespaces
 
     def start(self, *, within_s: float = 60.0) -> None:
-        """Broker, then routers; back when the broker calls every router and channel good."""
+        """Start the broker, then the routers; return when every router and channel is good."""
         self.daemons[BROKER].start()
         self.daemons[BROKER].wait_ready(within_s=within_s)
         routers = [self.daemons[router.name] for router in self.plan.routers]
@@ -81,31 +81,31 @@ class Grid:
         self.wait_for(self.complaint_of_state, within_s=within_s)
 
     def restart(self, name: str) -> None:
-        """Start a killed daemon again; back when it is ready."""
+        """Start a killed daemon again; return when it is ready."""
         self.daemons[name].start()
         self.daemons[name].wait_ready()
 
     def program(self, name: str, argv: Sequence[str | Path]) -> Daemon:
-        """The program of an end-point, in its namespace; to be started, and ended with the grid."""
+        """Make the program of an end-point in its namespace, not started; it ends with the grid."""
         made = Daemon(name, self.namespaces[name], argv, self.files.folder(name))
         self.daemons[name] = made
         self._stack.callback(made.close)
         return made
 
     def gridstat(self, *arguments: str) -> str:
-        """What a `gridstat` command of the operator prints."""
+        """Run a `gridstat` command of the operator and return its output."""
         folder = ("--folder", self.files.folder(OPERATOR))
         return self.namespaces[BROKER].run(GRIDSTAT, *arguments, *folder)
 
     def survey(self) -> dict[str, Any]:
-        """The broker's facts, as `gridstat top` has them."""
+        """Return the facts of the broker, as `gridstat top` shows them."""
         if self._observer is None:
             observer = Observer(self.namespaces[BROKER], self.files.folder(OPERATOR))
             self._observer = self._stack.enter_context(observer)
         return self._observer.survey()
 
     def complaint_of_state(self) -> str | None:
-        """None if every router is connected and in step, and every channel up."""
+        """Return None if every router is connected and in step and every channel is up."""
         facts = self.survey()
         if "refused" in facts:
             return str(facts["refused"])
@@ -119,7 +119,7 @@ class Grid:
         return "; ".join(wrong) or None
 
     def wait_for(self, complaint: Callable[[], str | None], *, within_s: float = 40.0) -> None:
-        """Polls until there is no complaint left; raises with the last one."""
+        """Poll until `complaint` returns None; raise with the last complaint at the deadline."""
         deadline = time.monotonic() + within_s
         while (last := complaint()) is not None:
             if time.monotonic() > deadline:

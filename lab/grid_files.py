@@ -1,7 +1,7 @@
-"""The files of a planned grid: for each party a folder with its settings and its certificate only.
+"""The files of a planned grid: a folder for each party, with only its settings and certificate.
 
-So every process finds what it would find on a host of its own. The authority's key stays with the
-operator. Ports are fixed, since each party has an address to itself.
+So every process finds the files that it would find on a host of its own. The key of the authority
+stays with the operator. Ports are fixed, since each party has its own address.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROUTER_LIMITS: Final = "[limits]\nvariables_max = 16384\nrings_max = 256\npool_s
 
 @dataclass(frozen=True, slots=True)
 class GridFiles:
-    """Where everything is; `hosts` has the address of each party."""
+    """Paths of all files of a grid; `hosts` has the address of each party."""
 
     root: Path
     plan: GridPlan
@@ -48,7 +48,7 @@ class GridFiles:
         return self.folder(name) / "router.toml"
 
     def write(self) -> None:
-        """Everything anew; certificates of an authority that is new, too."""
+        """Write all files again, with certificates of a new authority."""
         authority = CertificateFolder(self.folder(OPERATOR) / CERTIFICATES)
         authority.create_authority(replace=True)
         self._write_broker(authority)
@@ -122,7 +122,7 @@ class GridFiles:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _hand_over(self, authority: CertificateFolder, identity: Identity, folder: Path) -> None:
-        """A party's own pair and the authority's certificate, as a host would be given them."""
+        """Copy a party's key and certificate and the authority's certificate to its folder."""
         issued = authority.issue(identity, replace=True)
         target = folder / CERTIFICATES
         target.mkdir(parents=True, exist_ok=True)

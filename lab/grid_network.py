@@ -103,7 +103,7 @@ class GridNetwork:
                 self._lay_routes((BROKER, routers[0]))
 
     def _lay_routes(self, first: tuple[str, str]) -> None:
-        """Lets everyone reach the broker and be reached, over the fewest wires."""
+        """Add the routes between the broker and every other party, over the fewest wires."""
         for router in self._plan.routers:
             self.namespaces[router.name].run("sh", "-c", f"echo 1 > {FORWARDING}")
         commands: dict[str, list[str]] = {name: [] for name in self.namespaces}
@@ -125,7 +125,7 @@ class GridNetwork:
         )
 
     def _ends(self, wire: str, direction: Direction) -> Iterator[tuple[str, str]]:
-        """Sender and receiver of each direction that is meant."""
+        """Yield sender and receiver of each requested direction."""
         if wire not in self._wires:
             raise LabError(f"there is no wire {wire}", hint=f"there are {', '.join(self._wires)}")
         near, far = self._wires[wire]
@@ -141,7 +141,7 @@ class GridNetwork:
 
 
 def shortest_ways(wires: list[tuple[str, str]], start: str) -> list[list[str]]:
-    """For everyone that can be reached, a way with the fewest wires, `start` itself left out."""
+    """Return a way with the fewest wires from `start` to every other reachable place."""
     neighbours: dict[str, list[str]] = {}
     for near, far in wires:
         neighbours.setdefault(near, []).append(far)

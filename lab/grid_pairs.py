@@ -1,4 +1,4 @@
-"""Pairs of clouds far from each other in a national grid, and who stands on the way."""
+"""Pairs of clouds far from each other in a national grid, and the brokers between them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from lab.tree_plan import TreePlan
 
 CLOUDS_MAX: Final = 24
-"""Clouds on the shortest way of a pair; a contract may go over more, but not over many more."""
+"""Most clouds on the shortest way of a pair; a contract may use more, but not many more."""
 TRIES: Final = 100
 
 
 def far_pairs(grid: NationalGrid, count: int, seed: int = 1) -> list[tuple[str, str]]:
-    """Pairs drawn over the whole grid, each once, without those whose way is too long."""
+    """Draw distinct pairs of clouds over the whole grid; leave out pairs whose way is too long."""
     random = Random(seed)
     clouds = list(grid.plan.clouds)
     near = _joined(grid.plan)
@@ -38,7 +38,7 @@ def far_pairs(grid: NationalGrid, count: int, seed: int = 1) -> list[tuple[str, 
 
 
 def brokers_on(plan: TreePlan, clouds: Iterable[str]) -> set[str]:
-    """The brokers that take part in a contract over these clouds: up to its owner, and no more."""
+    """Return the brokers that take part in a contract over these clouds, up to its owner."""
     way = list(clouds)
     owner = plan.common(way[0], way[-1])
     depth = plan.brokers[owner].depth
@@ -46,7 +46,7 @@ def brokers_on(plan: TreePlan, clouds: Iterable[str]) -> set[str]:
 
 
 def _joined(plan: TreePlan) -> dict[str, set[str]]:
-    """The clouds that have a channel from each."""
+    """Return for each cloud the clouds to which it has a channel."""
     near: dict[str, set[str]] = {name: set() for name in plan.clouds}
     for broker in plan.brokers.values():
         for channel in broker.channels:
@@ -55,7 +55,7 @@ def _joined(plan: TreePlan) -> dict[str, set[str]]:
 
 
 def _distance(near: dict[str, set[str]], one: str, other: str) -> int:
-    """Channels between clouds on the shortest way, or -1."""
+    """Return the number of channels between clouds on the shortest way, or -1 if there is none."""
     steps, front = {one: 0}, deque([one])
     while front and other not in steps:
         here = front.popleft()

@@ -1,7 +1,7 @@
-"""What a grid of the lab consists of: routers, links, end-points, and how the broker is reached.
+"""Description of a grid of the lab: routers, links, end-points, and the way to the broker.
 
-A plan is only a description; `grid.py` makes it real. Names are short (`e0`); the cloud's name goes
-before them where they leave the lab.
+`grid.py` builds the grid that a plan describes. Names are short (`e0`); the name of the cloud
+stands before them in all that leaves the lab.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ BROKER = "broker"
 
 
 class Management(Enum):
-    """How routers reach their broker."""
+    """Connection between the routers and their broker."""
 
     APART = "apart"
-    """Over links of their own, so that a cut of a channel leaves management alone."""
+    """Separate links for management, so that a cut of an event channel does not affect it."""
     IN_BAND = "in-band"
-    """Over the same links as events, along the shortest way from the first router."""
+    """The links of the events, along the shortest way from the first router."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class EndPointPlan:
 
 @dataclass(frozen=True, slots=True)
 class GridPlan:
-    """One cloud. Every name that a link or end-point uses is that of a router."""
+    """Plan of one cloud. Every name that a link or end-point uses is the name of a router."""
 
     routers: tuple[RouterPlan, ...]
     links: tuple[LinkPlan, ...]
@@ -76,7 +76,7 @@ class GridPlan:
 
     @property
     def wires(self) -> list[tuple[str, str]]:
-        """All pairs that a wire joins: the links, then each end-point with its edges."""
+        """Return all pairs that a wire joins: the links, then each end-point with its edges."""
         links = [(link.near, link.far) for link in self.links]
         return links + [(point.name, edge) for point in self.end_points for edge in point.edges]
 
@@ -85,12 +85,12 @@ class GridPlan:
 
 
 def link_name(near: str, far: str) -> str:
-    """A wire's name in orders and reports."""
+    """Return the name of a wire in orders and reports."""
     return f"{near}-{far}"
 
 
 def two_ways(*, publishers: int = 1, subscribers: int = 1) -> GridPlan:
-    """Eight routers in two ways that share none, with rungs between them to recover by.
+    """Return eight routers in two ways without a common router, with rungs for recovery.
 
     publishers ── e0 ── i0 ── i1 ── e2 ── subscribers
          └─────── e1 ── i2 ── i3 ── e3 ───────┘          rungs i0 ── i2, i1 ── i3

@@ -1,7 +1,7 @@
-"""Who was promised what, and what came: publishers' and subscribers' logs, joined.
+"""Join of the logs of publishers and subscribers: which events were sent, and which arrived.
 
-A log is a file of fixed records, appended in whole batches, readable while it grows. No trial
-passes because it looks fine: every event that was sent is accounted for.
+A log is a file of fixed records, appended in whole batches, readable while it grows. Every event
+that was sent is accounted for, so no trial passes unchecked.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ ENTRY: Final = np.dtype(
         ("reserved", np.uint32),
     ]
 )
-"""`at_ns`: when it was sent or delivered, by the wall clock; `value`: its eight bytes."""
+"""`at_ns` is the wall-clock time of sending or delivery; `value` holds its eight bytes."""
 
 Entries: TypeAlias = npt.NDArray[np.void]
 Numbers: TypeAlias = npt.NDArray[np.uint64]
 
 
 class EventLog:
-    """Appends entries to a file of its own; each batch reaches the kernel in one write."""
+    """Log that appends entries to its own file; each batch reaches the kernel in one write."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
@@ -54,7 +54,7 @@ class EventLog:
 def entries_of(
     variables: npt.ArrayLike, created_ns: npt.ArrayLike, values: npt.ArrayLike, at_ns: npt.ArrayLike
 ) -> Entries:
-    """A batch of entries, from its columns; a lone value stands for a whole column."""
+    """Return a batch of entries from its columns; a single value stands for a whole column."""
     columns = np.broadcast_arrays(variables, created_ns, values, at_ns)
     batch = np.zeros(columns[0].size, dtype=ENTRY)
     names = ("variable", "created_ns", "value", "at_ns")
@@ -64,13 +64,13 @@ def entries_of(
 
 
 def read_log(path: Path) -> Entries:
-    """All whole records so far; a writer that was killed may leave a torn last one."""
+    """Return all whole records of a log; a killed writer may leave a torn last record."""
     raw = path.read_bytes() if path.exists() else b""
     return np.frombuffer(raw[: len(raw) // ENTRY.itemsize * ENTRY.itemsize], dtype=ENTRY)
 
 
 class LogTail:
-    """Reads on where it stopped, so that a long run is not read from its start for every trial."""
+    """Incremental reader of a log, so that a trial does not read a long run from its start."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -78,7 +78,7 @@ class LogTail:
         self._kept = np.zeros(0, dtype=ENTRY)
 
     def entries(self) -> Entries:
-        """All that is kept, with what has come since the last look."""
+        """Return all kept entries, including those that arrived since the last call."""
         if self._path.exists():
             with self._path.open("rb") as file:
                 file.seek(self._at_bytes)
@@ -90,13 +90,13 @@ class LogTail:
         return self._kept
 
     def forget_before(self, created_ns: int) -> None:
-        """Drops what no later window asks for."""
+        """Drop the entries that no later window needs."""
         self._kept = self._kept[self._kept["created_ns"] >= created_ns]
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Events created from `from_ns` on and before `to_ns` count."""
+    """Time window: events created at `from_ns` or later and before `to_ns` count."""
 
     from_ns: int = 0
     to_ns: int = 2**63 - 1
@@ -108,9 +108,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of the events of one subscription; each list names variable and creation time.
+    """Outcome for the events of one subscription; each list has variables and creation times.
 
-    `unpublished` were delivered though nobody says to have sent them.
+    Events in `unpublished` were delivered although no publisher logged them.
     """
 
     expected: int = 0
@@ -150,7 +150,7 @@ class Verdict:
 def judge(
     published: Entries, delivered: Entries, window: Window, *, latency_ns_max: int = 2**62
 ) -> Verdict:
-    """Joins what was sent with what one subscriber got, by variable and creation time."""
+    """Join the sent events with those of one subscriber, by variable and creation time."""
     published, delivered = window.of(published), window.of(delivered)
     verdict = Verdict()
     for variable in np.union1d(published["variable"], delivered["variable"]):
@@ -161,7 +161,7 @@ def judge(
 
 
 def due(published: Entries, period: Period, every: int, *, phase_ns: int = 0) -> Entries:
-    """What a subscription to every n-th slot may expect of variables of this period."""
+    """Return the events that a subscription to every n-th slot may expect of this period."""
     is_seen = [is_due(int(at), period, every, phase_ns) for at in published["created_ns"]]
     seen: Entries = published[np.array(is_seen, dtype=bool)]
     return seen

@@ -28,12 +28,12 @@ PUBLISHERS: Final = "north/"
 NS_PER_S: Final = 1_000_000_000
 STATUS_AGE_NS_MAX: Final = NS_PER_S
 VARIABLES_MAX: Final = 1_000
-"""Of one publisher; numbers in the logs are the publisher's times that, plus the variable's."""
+"""Variables of one publisher; a number in the logs is publisher * VARIABLES_MAX + variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """How much is published and how it is subscribed to; every subscription has every variable.
+    """Amount and quality of the load; every subscriber subscribes to every variable.
 
     `redundancy_of` names the subscribers that ask for another redundancy than the others.
     """
@@ -49,7 +49,7 @@ class LoadPlan:
 
 
 class GridLoad:
-    """Runs from `start` to the end of the grid; what it logs is judged window by window."""
+    """Load that runs from `start` to the end of the grid; its logs are judged window by window."""
 
     def __init__(self, grid: Grid, plan: LoadPlan | None = None) -> None:
         self._grid = grid
@@ -61,7 +61,7 @@ class GridLoad:
         self._got = {name: LogTail(self._log(name)) for name in self._subscribers}
 
     def start(self) -> None:
-        """Publishers first; back when every subscription gets its copies over every way."""
+        """Start publishers, then subscribers; return when every subscription gets all copies."""
         for names, verb in ((self._publishers, "publish"), (self._subscribers, "subscribe")):
             programs = [self._program(name, verb) for name in names]
             for program in programs:
@@ -71,15 +71,15 @@ class GridLoad:
         self._grid.wait_for(self.complaint)
 
     def complaint(self) -> str | None:
-        """None if in the last half second enough copies of everything came over every way."""
+        """Return None if enough copies of every variable came over every way lately."""
         copies_min = int(self._plan.rate * LOOK_BACK_S / 2)
         for name in self._subscribers:
             path = self._status(name)
             if not path.exists():
-                return f"{name} has told nothing yet"
+                return f"{name} has written no status yet"
             status = msgspec.json.decode(path.read_bytes(), type=Status)
             if time.time_ns() - status.at_ns > STATUS_AGE_NS_MAX:
-                return f"{name} has told nothing for a second"
+                return f"{name} has written no status for a second"
             for variable, copies in status.copies.items():
                 ways = sum(count >= copies_min for count in copies)
                 if ways < self._plan.redundancy_for(name):
@@ -87,7 +87,7 @@ class GridLoad:
         return None
 
     def judge(self, window: Window) -> Verdict:
-        """Of all subscribers together."""
+        """Judge all subscribers together."""
         return sum((self.judge_one(name, window) for name in self._subscribers), Verdict())
 
     def judge_one(self, subscriber: str, window: Window) -> Verdict:
@@ -96,7 +96,7 @@ class GridLoad:
         return judge(published, self.delivered(subscriber), window, latency_ns_max=latency_ns_max)
 
     def delivered(self, subscriber: str) -> Entries:
-        """All that a subscriber has logged and that is not forgotten yet."""
+        """Return the logged entries of a subscriber that are not dropped yet."""
         return self._got[subscriber].entries()
 
     def forget_before(self, created_ns: int) -> None:
@@ -104,7 +104,7 @@ class GridLoad:
             tail.forget_before(created_ns)
 
     def variables_of(self, publisher: str) -> dict[str, int]:
-        """Full names, and their numbers in the logs."""
+        """Return the full names of a publisher's variables with their numbers in the logs."""
         first = self._publishers.index(publisher) * VARIABLES_MAX
         full_name = self._grid.plan.full_name(publisher)
         return {f"{full_name}/v{at}": first + at for at in range(self._plan.variables)}

@@ -1,7 +1,7 @@
 """The programs behind `load.py`: a publisher and a subscriber that log every event.
 
-Run in an end-point's namespace with the file of a `Task` as their argument; both print `ready` and
-go on until they are told to end.
+Each runs in an end-point's namespace with the file of a `Task` as argument, prints `ready`, and
+continues until it receives a signal to end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIBONACCI: Final = 0x9E3779B97F4A7C15
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What one program does: the variables by name and number, and where it logs."""
+    """Task of one program: its variables by name and number, and its log file."""
 
     end_point: str
     folder: str
@@ -48,14 +48,14 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What a subscriber saw of each variable in the last half second: copies, by edge."""
+    """Copies of each variable that a subscriber received in the last half second, by edge."""
 
     at_ns: int
     copies: dict[str, list[int]]
 
 
 def value_of(number: int, created_ns: int) -> int:
-    """A value that belongs to this event and no other; 63 bits."""
+    """Return a 63-bit value that no other event has."""
     return ((created_ns + number) * FIBONACCI & 2**64 - 1) >> 1
 
 
@@ -78,10 +78,10 @@ def main(verb: str, path: Path) -> None:
 
 
 def publish(grid: Connection, task: Task, log: EventLog) -> None:
-    """Every variable at every slot, stamped with the slot's own time."""
+    """Publish every variable at every slot, stamped with the time of the slot."""
     publications = grid.publish_many(list(task.variables), BuiltinType.INT64, rate=task.rate)
     numbers = np.array(list(task.variables.values()))
-    say_ready()
+    print_ready()
     slot = time.time_ns() * task.rate // NS_PER_S + 1
     while True:
         created_ns = -(-slot * NS_PER_S // task.rate)
@@ -97,12 +97,12 @@ def publish(grid: Connection, task: Task, log: EventLog) -> None:
 
 
 def subscribe(grid: Connection, task: Task, log: EventLog) -> None:
-    """Every event of every variable, over as many ways as asked."""
-    wish = qos(redundancy=task.redundancy, latency_ms=task.latency_ms)
-    subscriptions = grid.subscribe_many(list(task.variables), qos=wish, keep_events=65_536)
+    """Subscribe to every event of every variable with the requested redundancy."""
+    quality = qos(redundancy=task.redundancy, latency_ms=task.latency_ms)
+    subscriptions = grid.subscribe_many(list(task.variables), qos=quality, keep_events=65_536)
     numbers = list(task.variables.values())
     past = deque([(time.monotonic(), copies_of(subscriptions))])
-    say_ready()
+    print_ready()
     while True:
         time.sleep(READ_S)
         for number, subscription in zip(numbers, subscriptions, strict=True):
@@ -114,15 +114,15 @@ def subscribe(grid: Connection, task: Task, log: EventLog) -> None:
         past.append((now_s, copies_of(subscriptions)))
         while past[1][0] <= now_s - LOOK_BACK_S:
             past.popleft()
-        tell_status(task, past[0][1], past[-1][1])
+        write_status(task, past[0][1], past[-1][1])
 
 
 def copies_of(subscriptions: list[Subscription]) -> list[tuple[int, ...]]:
     return [subscription.ledger().copies for subscription in subscriptions]
 
 
-def tell_status(task: Task, before: list[tuple[int, ...]], now: list[tuple[int, ...]]) -> None:
-    """Replaces the status file whole."""
+def write_status(task: Task, before: list[tuple[int, ...]], now: list[tuple[int, ...]]) -> None:
+    """Replace the status file atomically."""
     copies = {}
     for name, old, new in zip(task.variables, before, now, strict=True):
         known = [*old, *[0] * (len(new) - len(old))]
@@ -132,7 +132,7 @@ def tell_status(task: Task, before: list[tuple[int, ...]], now: list[tuple[int, 
     draft.rename(task.status)
 
 
-def say_ready() -> None:
+def print_ready() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 

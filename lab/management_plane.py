@@ -1,9 +1,8 @@
-"""The management plane alone, in one process: real brokers wired directly, without any socket.
+"""The management plane alone, in one process: real brokers connected directly, without sockets.
 
-Words arrive at once and in order, journals are in memory and never wait, routers confirm what they
-are ordered (`lab/plane_routers.py`), and time jumps to the next timer whenever nobody has anything
-to say. So what it takes is the brokers' own work, and a grid of a thousand clouds fits into one
-machine.
+Messages arrive at once and in order, journals are in memory and never wait, routers confirm their
+orders (`lab/plane_routers.py`), and time jumps to the next timer whenever no message is pending. So
+the measured time is the brokers' own work, and a grid of a thousand clouds fits into one machine.
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ WALL_NS: Final = 1_800_000_000 * 1_000_000_000
 CERTIFICATE_END_S: Final = 2_000_000_000
 MANY: Final = 10_000_000
 SETTLE_NS: Final = 5_000_000_000
-"""So long after its start a plane has told everybody everything."""
+"""Time after its start when a plane has delivered all first messages."""
 STALLED_NS: Final = 60_000_000_000
 FIRST_PORT: Final = 40_000
 OPERATOR: Final = "operator/lab"
 
 
 class PlainVerifier:
-    """A certificate is `role/name` in plain bytes: what proofs cost is measured elsewhere."""
+    """Verifier whose certificates are `role/name` in plain bytes; proofs are measured elsewhere."""
 
     def certificate(self, der: bytes) -> CertificateFacts:
         role, _, name = der.decode().partition("/")
@@ -70,7 +69,7 @@ class PlainVerifier:
 
 
 class ManagementPlane:
-    """`messages` counts words by kind; `aside_s` is processor time that was not the brokers'."""
+    """Brokers and routers; `messages` counts by kind, `aside_s` is processor time of other work."""
 
     def __init__(self, grid: NationalGrid) -> None:
         self.grid = grid
@@ -118,7 +117,7 @@ class ManagementPlane:
                 self.routers[f"router/{router.name}"] = PlaneRouter(router.name, peer, number)
 
     def start(self) -> None:
-        """Everybody begins and connects, and all is told that is to be told."""
+        """Start every broker, connect every peer, and deliver all first messages."""
         for peer, broker in self.brokers.items():
             self._do_all(peer, broker.start(self.now_ns))
         self.run()
@@ -139,7 +138,7 @@ class ManagementPlane:
     # End-points.
 
     def attach(self, name: str, edge: str) -> None:
-        """An end-point with one edge."""
+        """Attach an end-point to one edge."""
         self._edge_of[name] = edge
         key = f"endpoint/{name}".encode()
         command = Attach(
@@ -155,12 +154,12 @@ class ManagementPlane:
         self.ask(name, command)
 
     def ask(self, name: str, command: EndPointCommand) -> tuple[str, int]:
-        """Forward a request; its answer will be in `answers` under this key."""
+        """Forward a request; its answer appears in `answers` under the returned key."""
         self._request_id += 1
         body = encode_body(command)
         key = f"endpoint/{name}".encode()
-        words = signed_bytes(name, self._request_id, body)
-        signature = key + len(words).to_bytes(4, "big")
+        signed = signed_bytes(name, self._request_id, body)
+        signature = key + len(signed).to_bytes(4, "big")
         edge = self._edge_of[name]
         forward = Forward(
             endpoint=name, request_id=self._request_id, body=body, signature=signature
@@ -169,7 +168,7 @@ class ManagementPlane:
         return name, self._request_id
 
     def command(self, broker: str, command: OperatorCommand | TreeCommand) -> OperatorAnswer:
-        """An operator's command to a broker, and what it answers."""
+        """Send an operator's command to a broker and return the answer."""
         self._operator_answers.clear()
         self._queue.append((f"broker/{broker}", Received(OPERATOR, command)))
         while not self._operator_answers:
@@ -178,7 +177,7 @@ class ManagementPlane:
         return self._operator_answers[0]
 
     def answered(self, keys: Iterable[tuple[str, int]]) -> list[tuple[Outcome, ...]]:
-        """Go on until all of these are answered."""
+        """Run until all of these requests are answered; return the answers."""
         wanted = list(keys)
         began_ns = self.now_ns
         while missing := [key for key in wanted if key not in self.answers]:
@@ -190,19 +189,19 @@ class ManagementPlane:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """What is done in here is no broker's work."""
+        """Count the processor time of the block as work that is not the brokers'."""
         began_s = time.process_time()
         yield
         self.aside_s += time.process_time() - began_s
 
     def run(self, *, until_ns: int = 0) -> None:
-        """Until nobody has anything to say, and all timers until then have fired."""
+        """Run until no message is pending and all timers up to `until_ns` have fired."""
         while self._queue or (self._timers and self._timers[0][0] <= until_ns):
             self._step()
         self.now_ns = max(self.now_ns, until_ns)
 
     def _step(self) -> bool:
-        """All that waits now; or else the next timer."""
+        """Deliver all pending messages, or fire the next timer if there are none."""
         queue = self._queue
         if not queue:
             if not self._timers:
@@ -219,10 +218,10 @@ class ManagementPlane:
                 self._do_all(peer, broker.handle(event, self.now_ns))
             else:
                 with self.aside():
-                    self._hear_other(peer, event)
+                    self._deliver_to_other(peer, event)
         return True
 
-    def _hear_other(self, peer: str, event: object) -> None:
+    def _deliver_to_other(self, peer: str, event: object) -> None:
         message = event.message if isinstance(event, Received) else None
         if isinstance(message, Return):
             outcomes = decode_outcomes(message.body).outcomes
@@ -230,9 +229,9 @@ class ManagementPlane:
         elif isinstance(message, OperatorAnswer):
             self._operator_answers.append(message)
         else:
-            for said in self.routers[peer].handle(event, self.now_ns):
+            for sent in self.routers[peer].handle(event, self.now_ns):
                 self.router_messages += 1
-                self._queue.append((said.peer, Received(peer, said.message)))
+                self._queue.append((sent.peer, Received(peer, sent.message)))
 
     def _do_all(self, peer: str, instructions: Iterable[object]) -> None:
         for instruction in instructions:

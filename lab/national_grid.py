@@ -1,9 +1,9 @@
-"""National grids on paper: thousands of routers in clouds, a tree of brokers above, PMUs below.
+"""Plans of national grids: thousands of routers in clouds, a tree of brokers above, PMUs below.
 
 Clouds are real networks of the topohub collection; `lab/case_grid.py` cuts a power case instead.
-Brokers that have the same parent stand in a ring, and neighbours in it are
-joined at two clouds, so that every two clouds have two ways that share no cloud's border. The same
-size and seed give the same grid.
+Brokers with the same parent form a ring, and neighbours in the ring are joined at two clouds, so
+that every two clouds have two ways that share no cloud's border. The same size and seed give the
+same grid.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ EDGES_SHARE: Final = 2
 BORDERS: Final = 4
 """Border routers of a cloud, if it has as many; channels to others are spread over them."""
 REAL_SIZES: Final = 12
-"""Real networks that are looked at for the clouds of one grid."""
+"""Number of real networks that serve as clouds of one grid."""
 
 Link = tuple[int, int, float]
 
 
 @dataclass(frozen=True, slots=True)
 class GridSize:
-    """`levels` counts brokers from the root down to a leaf; `branching` children of each, or 0:
-    as many as it takes."""
+    """Size of a grid: `levels` of brokers from root to leaf, `branching` children of each.
+
+    A `branching` of 0 takes as many children as are needed.
+    """
 
     clouds: int
     routers_per_cloud: int = 20
@@ -61,7 +63,7 @@ class Pmu:
 
 @dataclass(frozen=True, slots=True)
 class NationalGrid:
-    """`pmus` by their clouds."""
+    """Plan of a national grid, with `pmus` by cloud."""
 
     plan: TreePlan
     pmus: dict[str, tuple[Pmu, ...]]
@@ -71,7 +73,7 @@ class NationalGrid:
         return sum(len(cloud.routers) for cloud in self.plan.clouds.values())
 
     def neighbours(self, level: int) -> list[tuple[str, str]]:
-        """Pairs of clouds whose lowest common broker stands at this depth, next to each other."""
+        """Return adjacent pairs of clouds whose lowest common broker is at this depth."""
         found = []
         for broker in self.plan.brokers.values():
             if broker.depth == level and len(broker.children) > 1:
@@ -86,7 +88,7 @@ class NationalGrid:
 
 
 def national_grid(size: GridSize) -> NationalGrid:
-    """Clouds that are real networks, under a tree of this size."""
+    """Return a grid whose clouds are real networks, under a tree of this size."""
     names = [f"c{number}" for number in range(size.clouds)]
     clouds = {}
     for number, name in enumerate(names):
@@ -100,7 +102,7 @@ def national_grid(size: GridSize) -> NationalGrid:
 def broker_tree(
     clouds: Sequence[str], levels: int, branching: int = 0
 ) -> dict[str, tuple[str, ...]]:
-    """Who is right below whom: neighbouring clouds under one broker, and so on up to a root."""
+    """Return the children of each broker; neighbouring clouds have one parent, up to the root."""
     found: dict[str, tuple[str, ...]] = {}
     below = list(clouds)
     for names in levels_of(len(clouds), levels, branching):
@@ -114,7 +116,7 @@ def broker_tree(
 
 
 def levels_of(clouds: int, levels: int, branching: int = 0) -> list[list[str]]:
-    """The names of the brokers above so many clouds, lowest level first, the root last."""
+    """Return the names of the brokers above so many clouds, lowest level first, the root last."""
     if levels < 2 and clouds > 1:  # noqa: PLR2004 — a lone leaf is its own tree.
         raise LabError("several clouds need two levels at least", hint="give levels = 2 or more")
     width = max(2, branching or round(clouds ** (1 / max(1, levels - 1))))
@@ -128,7 +130,7 @@ def levels_of(clouds: int, levels: int, branching: int = 0) -> list[list[str]]:
 def _ring_links(
     children: Mapping[str, tuple[str, ...]], clouds: Mapping[str, CloudPlan]
 ) -> list[BorderLink]:
-    """Brother and brother are joined at the first and at the last cloud of each, in a ring."""
+    """Join siblings in a ring, each pair at the first and at the last cloud of both."""
     taken = dict.fromkeys(clouds, 0)
     links: list[BorderLink] = []
 
@@ -157,7 +159,7 @@ def _ring_links(
 
 
 def _ends(name: str, children: Mapping[str, tuple[str, ...]]) -> tuple[str, str]:
-    """The first and the last cloud below a broker; twice the same below a leaf."""
+    """Return the first and the last cloud below a broker; a leaf returns itself twice."""
     first = last = name
     while first in children:
         first = children[first][0]
@@ -167,7 +169,7 @@ def _ends(name: str, children: Mapping[str, tuple[str, ...]]) -> tuple[str, str]
 
 
 def _network(routers: int, seed: int, number: int) -> tuple[list[int], list[Link]]:
-    """A real network of about this size; where there is none, a small world."""
+    """Return a real network of about this size, or a small world if there is none."""
     random = Random(f"{routers}/{seed}/{number}")
     keys = _keys(routers)
     if keys:
@@ -191,7 +193,7 @@ def _keys(routers: int) -> tuple[str, ...]:
 def cloud_plan(
     name: str, routers: Sequence[int], links: Iterable[Link], borders: Iterable[int] = ()
 ) -> CloudPlan:
-    """Borders are those given, or spread over the routers; every second other one is an edge."""
+    """Return a cloud with these borders, or with some chosen; half of the others are edges."""
     step = max(1, len(routers) // BORDERS)
     chosen = set(borders) & set(routers) or set(routers[1::step][:BORDERS] or routers)
     others = [number for number in routers if number not in chosen] or list(routers)
@@ -232,7 +234,7 @@ def cloud_plan(
 
 
 def with_pmus(plan: TreePlan, each: int) -> NationalGrid:
-    """PMUs at the edges in turn, each at two of them if there are two."""
+    """Add PMUs to the edges in turn, each attached to two of them if there are two."""
     pmus = {}
     for name, cloud in plan.clouds.items():
         edges = cloud.edges

@@ -1,8 +1,8 @@
 """Networks of namespaces on one machine, as root or, alike, as a plain user in a user namespace.
 
 Each namespace is held by a process that ends when its input closes, and has no name in the file
-system: when whoever made it dies, however, nothing is left. Links have no addresses of their own;
-every namespace has one, and a route to each neighbour over their one link.
+system: if the process that made the namespace dies, nothing is left. Links have no addresses of
+their own; every namespace has one, and a route to each neighbour over their one link.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROGRAMS = {"unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-l
     "tc": "iproute2",
 }
 HOLDER = (
-    # Without version 6 nothing is on a link but what its two ends say.
+    # Without version 6 a link carries only the frames that its two ends send.
     "for at in all default; do echo 1 > /proc/sys/net/ipv6/conf/$at/disable_ipv6; done 2>&-; "
     "ip link set lo up && exec cat"
 )
@@ -37,7 +37,7 @@ DROP_ALL = "1,6 0 0 2"
 
 
 class Namespace:
-    """One network stack with one address; what is started in it dies with us at the latest."""
+    """One network stack with one address; processes in it end with this process at the latest."""
 
     def __init__(
         self, name: str, host: str, *, holder: subprocess.Popen[bytes], enter: Sequence[str]
@@ -49,7 +49,7 @@ class Namespace:
         self.devices: dict[str, str] = {}
         """The device of the link to each neighbour."""
         self.prefix = (*enter, "-n", "-t", str(holder.pid))
-        """Put before a command, runs it in here."""
+        """Prefix that runs a command in the namespace."""
         self._holder = holder
 
     def start(
@@ -61,7 +61,7 @@ class Namespace:
         stderr: int | IO[Any] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """A process in here, with its own identifier; killed when the calling thread ends."""
+        """Start a process with its own pid; it is killed when the calling thread ends."""
         return subprocess.Popen(
             [*self.prefix, "setpriv", "--pdeathsig", "KILL", *map(str, argv)],
             stdin=stdin,
@@ -71,7 +71,7 @@ class Namespace:
         )
 
     def run(self, *argv: str | Path, feed: str = "") -> str:
-        """What a short command in here prints; raises if it fails."""
+        """Run a short command in the namespace and return its output; raise if it fails."""
         result = subprocess.run(
             [*self.prefix, *map(str, argv)],
             input=feed,
@@ -85,11 +85,11 @@ class Namespace:
         return result.stdout
 
     def configure(self, commands: Sequence[str]) -> None:
-        """Many lines for `ip`, in one process."""
+        """Run many lines of `ip` in one process."""
         self.run("ip", "-batch", "-", feed="\n".join(commands) + "\n")
 
     def processes(self) -> list[int]:
-        """Everyone in here but the holder."""
+        """Return the pids of all processes in the namespace except the holder."""
         return [pid for pid in processes_in(self.inode) if pid != self.holder_pid]
 
     def release(self) -> None:
@@ -101,10 +101,10 @@ class Namespace:
 
 
 class Network:
-    """Owns namespaces and links while the `with` block lasts; complains of who stays behind.
+    """Owner of namespaces and links while the `with` block lasts; reports processes left behind.
 
     With `as_user` it makes a user namespace even for root, so that both ways can be tested;
-    `before` stands before every command, to make somebody else of who runs it.
+    `before` stands before every command, to run the command as another user.
     """
 
     def __init__(self, *, as_user: bool | None = None, before: Sequence[str] = ()) -> None:
@@ -128,7 +128,7 @@ class Network:
             raise LabError(f"processes stayed behind in a namespace: {left}")
 
     def add(self, name: str) -> Namespace:
-        """A new namespace with an address of its own."""
+        """Add a namespace with its own address."""
         number = len(self._namespaces) + 1
         if number > NAMESPACES_MAX:
             raise LabError(f"a lab has at most {NAMESPACES_MAX} namespaces")
@@ -142,10 +142,10 @@ class Network:
     def join(
         self, near: Namespace, far: Namespace, *, middle: Namespace | None = None
     ) -> tuple[str, str] | None:
-        """A link between two namespaces, over which each finds the other's address.
+        """Link two namespaces and add a route from each to the other's address.
 
-        With `middle` there is a gap in it, there, for a relay to bridge: the devices at the gap's
-        near and far side are the answer.
+        With `middle` the link has a gap in that namespace for a relay to bridge; the result is
+        the pair of devices at the near and far side of the gap.
         """
         number = self._link_count
         self._link_count += 1
@@ -166,7 +166,7 @@ class Network:
         return gap
 
     def close(self) -> list[int]:
-        """Removes everything; the processes that had to be left behind are the answer."""
+        """Remove everything; return the pids of the processes that were left behind."""
         left: list[int] = []
         while self._namespaces:
             last = self._namespaces.pop()
@@ -183,7 +183,7 @@ class Network:
             make = (*self._enter, "-t", str(self._namespaces[0].holder_pid), "unshare", "--net")
         holder = subprocess.Popen(
             [*make, "sh", "-c", HOLDER],
-            bufsize=0,  # A buffer would try once more to write to the gone when it is closed.
+            bufsize=0,  # A buffer would write to the ended process again when it is closed.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -191,7 +191,7 @@ class Network:
         assert holder.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             holder.stdin.write(b"\n")
-        if holder.stdout.readline() != b"\n":  # It echoes, so it is there.
+        if holder.stdout.readline() != b"\n":  # The echo shows that the holder runs.
             holder.stdin.close()
             holder.stdout.close()
             holder.wait()
@@ -203,7 +203,7 @@ class Network:
 
 
 def cut_egress(namespace: Namespace, neighbour: str) -> None:
-    """Lets nothing more out over the link to a neighbour, in the kernel, without a relay."""
+    """Drop all frames that leave over the link to a neighbour, in the kernel, without a relay."""
     device = namespace.devices[neighbour]
     namespace.run("tc", "qdisc", "replace", "dev", device, "clsact")
     namespace.run(
@@ -213,7 +213,7 @@ def cut_egress(namespace: Namespace, neighbour: str) -> None:
 
 
 def heal_egress(namespace: Namespace, neighbour: str) -> None:
-    """Undoes `cut_egress`."""
+    """Undo `cut_egress`."""
     namespace.run("tc", "qdisc", "del", "dev", namespace.devices[neighbour], "clsact")
 
 
@@ -222,7 +222,7 @@ def processes_in(inode: int) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
-            # Processes come and go meanwhile, and those of others are closed to a plain user.
+            # Processes start and end meanwhile, and a plain user cannot read those of other users.
             with contextlib.suppress(OSError):
                 if (entry / "ns" / "net").stat().st_ino == inode:
                     found.append(int(entry.name))
@@ -238,7 +238,7 @@ def _pair(device: str, mac: str, peer: str, peer_mac: str | None, where: Namespa
 
 
 def _plug_in(namespace: Namespace, device: str, neighbour: Namespace, mac: str) -> None:
-    """The neighbour's hardware address is told, so that a lossy link loses no question for it."""
+    """Configure a device with the neighbour's MAC, so that a lossy link needs no ARP."""
     namespace.configure(
         [
             f"link set {device} up",

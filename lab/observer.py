@@ -1,9 +1,9 @@
-"""Watches a grid's brokers from a namespace: a line in asks one for a survey, a line out holds it.
+"""Observer of a grid's brokers in a namespace: each line of input asks one for a survey.
 
-The line is the broker's name in a tree, or empty for a cloud's own.
+The input line is the name of a broker in a tree, or empty for the broker of a single cloud.
 
-A session that stays open answers in milliseconds; a command started for each look would take a
-good part of a second of a busy machine.
+An open session answers in milliseconds; a command started for each survey would take a good part of
+a second of a busy machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENDING_S_MAX = 10.0
 
 
 class Observer:
-    """The process in the namespace; it ends with our end of its input."""
+    """The observer's process in the namespace; it ends when its input is closed."""
 
     def __init__(self, namespace: Namespace, folder: Path) -> None:
         self._process = namespace.start(
@@ -51,7 +51,7 @@ class Observer:
         self._process.stdout.close()
 
     def survey(self, broker: str = "") -> dict[str, Any]:
-        """The broker's facts; empty, with the reason under `refused`, while it cannot be asked."""
+        """Return the facts of a broker; only a `refused` reason while it cannot be asked."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{broker}\n".encode())
@@ -82,5 +82,5 @@ async def observe(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)  # Why there is no session is in the answer.
+    logging.disable(logging.WARNING)  # The answer has the reason why there is no session.
     asyncio.run(observe(Path(sys.argv[1])))

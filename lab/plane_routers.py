@@ -1,8 +1,9 @@
-"""Routers of a management plane that is alone: they hold the orders that they are given.
+"""Routers of a management plane without a data plane: they hold their orders.
 
-As little as an honest router needs: a change is taken at once, and confirmed with the digest of the
-table that it makes; what others send is heard at once. The orders are the very objects of the
-message, which the broker holds too, so that most of the memory of a large plane is its brokers'.
+Each does only what a correct router must: it applies a change at once, confirms it with the digest
+of the resulting table, and reports every channel as alive at once. The orders are the same objects
+as in the message, which the broker holds too, so that most of the memory of a large plane is its
+brokers'.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PORTS: Final = 60_000
 
 
 class PlaneRouter:
-    """A machine like the agent of a real router, but without a core and without end-points."""
+    """State machine like the agent of a real router, without a core and without end-points."""
 
     __slots__ = ("_broker", "_port", "_table", "name", "term")
 
@@ -42,7 +43,7 @@ class PlaneRouter:
 
     @property
     def size_bytes(self) -> int:
-        """About what this stand-in takes itself."""
+        """Return about how much memory this router itself takes."""
         held = self._table
         return sum(map(getsizeof, (held.channels, held.sources, held.variables, held.paths)))
 
@@ -74,14 +75,14 @@ class PlaneRouter:
             return []
         self.term = change.term
         self._table.apply(change)
-        heard = [
+        reports = [
             Send(self._broker, ChannelStateChanged(channel_id=source.channel_id, is_up=True))
             for source in change.sources
             if source.silent_ms_max
         ]
         if not change.is_last:
-            return heard
+            return reports
         return [
             Send(self._broker, TableChanged(number=change.number, digest=self._table.digest)),
-            *heard,
+            *reports,
         ]

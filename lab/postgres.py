@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own: of the wheel that carries one, on a socket in its own folder.
+"""PostgreSQL server of the lab, from the wheel that contains one, on a socket in its own folder.
 
 It never runs as root, which PostgreSQL refuses: started by root, it runs as `nobody`. It listens to
 no network.
@@ -31,7 +31,7 @@ LOCALE: Final = ("--no-locale", "--encoding=UTF8")
 
 
 class DatabaseServer:
-    """It can be stopped, killed and started again; its folder goes with it."""
+    """PostgreSQL server that can be stopped, killed and started again in its own folder."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="gridstat-db-"))
@@ -60,7 +60,7 @@ class DatabaseServer:
         return f"postgresql://gridstat@/postgres?host={self._folder}"
 
     def start(self) -> None:
-        """Until it answers."""
+        """Start the server and wait until it answers."""
         assert self._process is None
         program = self._binaries / "bin" / "postgres"
         where = ("-D", self._tables, "-k", self._folder, "-c", "listen_addresses=")
@@ -79,11 +79,11 @@ class DatabaseServer:
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """Politely, but without waiting for its clients."""
+        """Stop the server in order, without waiting for its clients."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """As a power cut, but for what the system has yet to write."""
+        """Stop the server as by a power cut, except for pages still in the kernel."""
         self._end(signal.SIGQUIT)
 
     @property
@@ -115,9 +115,9 @@ class DatabaseServer:
             return True
         return False
 
-    def _run(self, program: str, *words: str | Path) -> None:
+    def _run(self, program: str, *arguments: str | Path) -> None:
         done = subprocess.run(
-            [self._binaries / "bin" / program, *words],
+            [self._binaries / "bin" / program, *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -128,7 +128,7 @@ class DatabaseServer:
             raise LabError(f"{program}: {done.stderr[-1_000:]}")
 
     def _reachable(self, binaries: Path) -> Path:
-        """The programs where the other user may read them: a home folder may be closed to it."""
+        """Return a folder with the programs that the other user can read; a home may be closed."""
         folders = (binaries, *binaries.parents)
         if all(folder.stat().st_mode & stat.S_IXOTH for folder in folders):
             return binaries

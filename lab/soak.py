@@ -1,7 +1,8 @@
 """`python -m lab.soak`: many faults on one grid under load; `make soak-faults` is this with 300.
 
-Ends with 1 if any trial lost, doubled or altered an event, or the grid did not recover. The seed is
-printed first, and again in the last line, which with --json holds the figures as flat fields.
+The exit code is 1 if any trial lost, doubled or altered an event, or the grid did not recover. The
+seed is printed first, and again in the last line, which with --json holds the figures as flat
+fields.
 """
 
 from __future__ import annotations
@@ -25,31 +26,31 @@ TRIALS = 300
 SEED_MAX = 2**32
 
 
-def main(words: list[str] | None = None) -> int:
-    asked = _parser().parse_args(words)
+def main(argv: list[str] | None = None) -> int:
+    asked = _parser().parse_args(argv)
     seed = random.SystemRandom().randrange(SEED_MAX) if asked.seed is None else asked.seed
     kinds = [FaultKind[name.upper().replace("-", "_")] for name in asked.kinds]
     tell(f"seed {seed}, {asked.trials} trials, files in {asked.folder}")
-    summary = soak(asked.folder, seed, asked.trials, kinds, is_told=not asked.json)
-    tell(json.dumps(summary.facts) if asked.json else in_words(summary))
+    summary = soak(asked.folder, seed, asked.trials, kinds, is_verbose=not asked.json)
+    tell(json.dumps(summary.facts) if asked.json else as_text(summary))
     return 0 if summary.is_passed else 1
 
 
 def soak(
-    folder: Path, seed: int, trials: int, kinds: list[FaultKind], *, is_told: bool = True
+    folder: Path, seed: int, trials: int, kinds: list[FaultKind], *, is_verbose: bool = True
 ) -> Summary:
-    """A fresh grid of two ways, a load on it, and so many faults in the seed's order."""
+    """Run so many faults, in the seed's order, on a new grid of two ways under load."""
     shutil.rmtree(folder, ignore_errors=True)
     plan = two_ways(publishers=2, subscribers=1)
     with Grid(plan, folder) as grid:
         grid.start()
         load = GridLoad(grid, LoadPlan())
         load.start()
-        trials_run = Trials(grid, load, tell=tell if is_told else _say_nothing)
+        trials_run = Trials(grid, load, tell=tell if is_verbose else _print_nothing)
         return trials_run.run(islice(schedule(plan, seed, kinds=kinds), trials), seed=seed)
 
 
-def in_words(summary: Summary) -> str:
+def as_text(summary: Summary) -> str:
     state = "passed" if summary.is_passed else f"FAILED {summary.ended_by}".strip()
     counts = f"{summary.trials} trials, {summary.felt} felt, {len(summary.failed)} failed"
     if summary.unfelt:
@@ -65,8 +66,8 @@ def tell(line: str) -> None:
     sys.stdout.flush()
 
 
-def _say_nothing(line: str) -> None:
-    """For --json, where the last line is all."""
+def _print_nothing(line: str) -> None:
+    """Print nothing, since with --json there is only the last line."""
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Sockets that live in a namespace and are used from outside of it.
+"""Sockets that belong to a namespace and are used from outside of it.
 
 A child enters the namespace, opens a socket there, and hands it over; run as a program, this file
 is that child.
@@ -21,8 +21,8 @@ COMMAND_S_MAX = 20.0
 def open_socket(
     namespace: Namespace, kind: socket.SocketKind = socket.SOCK_DGRAM, *, port: int = 0
 ) -> socket.socket:
-    """A socket of the namespace, bound to its address."""
-    # Root enters any namespace as itself, also one that somebody else has made.
+    """Open a socket in the namespace, bound to its address."""
+    # Root can enter any namespace directly, also one of another user.
     enter = ("nsenter", "-n", "-t", str(namespace.holder_pid))
     prefix = enter if os.geteuid() == 0 else namespace.prefix
     ours, theirs = socket.socketpair()

@@ -4,8 +4,8 @@
         spark = spark_session(cluster.settings())
         cluster.kill_worker(0)
 
-The wheel of Spark has no scripts to start one, so the classes are called by `spark-class`. Workers
-start executors, and those start Python; everything is ended by its process number, leaves last.
+The wheel of Spark has no scripts to start one, so `spark-class` runs the classes. Workers start
+executors, which start Python; every process is ended by its pid, children after their parents.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the master listens: for workers and drivers, and for questions about itself."""
+    """Ports of the master: for workers and drivers, and for its web page."""
 
     port: int
     web_port: int
@@ -53,7 +53,7 @@ class _Place:
 
 
 class SparkCluster:
-    """Runs from the start of the `with` block to its end; every worker has one processor."""
+    """Cluster that runs while the `with` block lasts; every worker has one processor."""
 
     def __init__(self, folder: Path, *, workers: int = WORKERS, is_quick: bool = True) -> None:
         self._folder = folder
@@ -89,13 +89,13 @@ class SparkCluster:
         return self._place.url
 
     def settings(self, *, name: str = "on a cluster") -> SparkSettings:
-        """What a driver needs to know."""
+        """Return the settings of a driver."""
         return SparkSettings(
             master=self.url,
             name=name,
             driver_memory=EXECUTOR_MEMORY,
             java_options=self._java_options,
-            has_archive=False,  # It is among the options already.
+            has_archive=False,  # The Java options contain it already.
             more={
                 "spark.driver.bindAddress": HOST,
                 "spark.driver.host": HOST,
@@ -106,15 +106,15 @@ class SparkCluster:
         )
 
     def tasks_of(self, number: int) -> list[int]:
-        """The Pythons in which a worker's tasks run, by their process numbers."""
+        """Return the pids of the Python processes that run a worker's tasks."""
         return [
             process_id
             for process_id in descendants(self._processes[1 + number].pid)
-            if b"pyspark.daemon" in _words_of(process_id)
+            if b"pyspark.daemon" in _command_line_of(process_id)
         ]
 
     def kill_worker(self, number: int) -> None:
-        """SIGKILL to a worker and all that it has started; nobody gets to say goodbye."""
+        """Send SIGKILL to a worker and all its descendants, without a chance to clean up."""
         _end(self._processes[1 + number], signal.SIGKILL)
 
     def close(self) -> None:
@@ -122,14 +122,14 @@ class SparkCluster:
             _end(self._processes.pop(), signal.SIGTERM)
 
     def alive_workers(self) -> int:
-        """As the master says."""
+        """Return the number of workers that the master reports as alive."""
         asked = HTTPConnection(HOST, self._place.web_port, timeout=ENDING_S_MAX)
         try:
             asked.request("GET", "/json/")
-            told = json.load(asked.getresponse())
+            report = json.load(asked.getresponse())
         finally:
             asked.close()
-        return sum(worker["state"] == "ALIVE" for worker in told["workers"])
+        return sum(worker["state"] == "ALIVE" for worker in report["workers"])
 
     def _start_master(self) -> None:
         place = self._place
@@ -139,10 +139,10 @@ class SparkCluster:
     def _start_worker(self, number: int) -> None:
         room = ["--cores", "1", "--memory", "1g", "--webui-port", "0"]
         folder = self._folder / f"worker-{number}"
-        words = ["--host", HOST, "--work-dir", str(folder), *room, self.url]
-        self._start(f"worker-{number}", _WORKER, *words)
+        arguments = ["--host", HOST, "--work-dir", str(folder), *room, self.url]
+        self._start(f"worker-{number}", _WORKER, *arguments)
 
-    def _start(self, name: str, *words: str) -> None:
+    def _start(self, name: str, *arguments: str) -> None:
         home = Path(pyspark.__file__).parent
         self._folder.mkdir(parents=True, exist_ok=True)
         environment = {
@@ -156,7 +156,7 @@ class SparkCluster:
         }
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
-                [home / "bin" / "spark-class", *words],
+                [home / "bin" / "spark-class", *arguments],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -183,7 +183,7 @@ class SparkCluster:
 
 
 def descendants(process_id: int) -> list[int]:
-    """All that a process has started and what those have, parents first."""
+    """Return the pids of all descendants of a process, parents first."""
     found: list[int] = []
     try:
         tasks = list(Path(f"/proc/{process_id}/task").iterdir())
@@ -193,7 +193,7 @@ def descendants(process_id: int) -> list[int]:
         try:
             children = [int(child) for child in (task / "children").read_text().split()]
         except OSError:
-            continue  # The thread, or the process, has ended meanwhile.
+            continue  # The thread or the process has ended meanwhile.
         for child in children:
             found += [child, *descendants(child)]
     return found
@@ -218,7 +218,7 @@ def _end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
         time.sleep(0.02)
 
 
-def _words_of(process_id: int) -> bytes:
+def _command_line_of(process_id: int) -> bytes:
     try:
         return Path(f"/proc/{process_id}/cmdline").read_bytes()
     except OSError:
@@ -233,7 +233,7 @@ def _send(process_id: int, how: signal.Signals) -> None:
 
 
 def _runs(process_id: int) -> bool:
-    """Whether it still does anything; one that nobody has waited for does not."""
+    """Return whether a process still runs; a zombie does not."""
     try:
         state = Path(f"/proc/{process_id}/stat").read_text().rpartition(") ")[2][:1]
     except OSError:

@@ -1,4 +1,4 @@
-"""A cloud on this machine whose broker is two processes over one database, one standing by.
+"""A cloud on this machine with two broker processes over one database, one as stand-by.
 
 e0 ─┬─ i0 ─┬─ e1
     └─ i1 ─┘
@@ -45,13 +45,13 @@ POLL_S: Final = 0.02
 SILENT_MS_MAX: Final = 500
 LEASE_S: Final = 2.0
 PATIENT_LEASE_S: Final = 4.0
-"""For tests: a machine with too much to do may keep a broker waiting for seconds."""
+"""Lease for tests: a busy machine may delay a broker for seconds."""
 PORT: Final = re.compile(r"\w*port = \d+$")
 MEASURED_RATE: Final = 10
 
 
 class DoubledCloud:
-    """All processes live from `start` to the end of the block, unless somebody harms them."""
+    """Cloud whose processes run from `start` to the end of the block, unless a test harms them."""
 
     def __init__(self, folder: Path, url: str, *, lease_s: float = LEASE_S) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ class DoubledCloud:
             daemon.close()
 
     def start(self) -> None:
-        """The first broker is in charge, the second stands by, and the cloud is whole."""
+        """Start both brokers and the routers; return when the cloud is whole."""
         for name in BROKERS:
             self.daemons[name].start()
             self.await_state(name)
@@ -90,7 +90,7 @@ class DoubledCloud:
 
     @property
     def in_charge(self) -> str:
-        """Which process has said so last, and lives."""
+        """Return the name of the running broker that has reported last to be in charge."""
         return next(name for name in BROKERS if self.is_ready(name))
 
     @property
@@ -104,20 +104,20 @@ class DoubledCloud:
         await_state(self.daemons[name])
 
     def survey(self) -> dict[str, Any]:
-        """Of whichever broker answers."""
+        """Return the survey of the broker that answers."""
         return ask_once(self.access, Survey(request_id=0))
 
     def explain(self, names: Iterable[str]) -> list[dict[str, Any]]:
-        """The contracts over each of these variables."""
+        """Return the contracts over each of these variables."""
 
         async def asking() -> list[dict[str, Any]]:
-            async with open_operator_session(self.access) as desk:
-                return [await desk.ask(Explain(request_id=0, name=name)) for name in names]
+            async with open_operator_session(self.access) as session:
+                return [await session.ask(Explain(request_id=0, name=name)) for name in names]
 
         return asyncio.run(asking())
 
     def complaint(self) -> str | None:
-        """None when a broker answers, every router is in step and every channel up."""
+        """Return None when a broker answers, every router is in step and every channel up."""
         try:
             facts = self.survey()
         except GridStatError as error:
@@ -127,7 +127,7 @@ class DoubledCloud:
         return f"not in step: {late}, down: {down}" if late or down else None
 
     def connect(self, name: str, edge: str) -> Connection:
-        """An end-point, to be closed with all others."""
+        """Connect an end-point; it is closed with all others."""
         self.access.files_of(Role.ENDPOINT, name)
         place = f"{edge}@{address_text(self.access.edges[edge])}"
         made = connect(
@@ -145,7 +145,7 @@ class DoubledCloud:
 
 
 def double(file: Path, broker: str, url: str, *, finders: Iterable[Path]) -> tuple[Path, Path]:
-    """A broker's file twice, over one database; who looks for it finds both.
+    """Write a broker's file twice, over one database, and both addresses into `finders`.
 
     The second one has other ports. `finders` are the files of those who connect to the broker.
     """
@@ -153,7 +153,7 @@ def double(file: Path, broker: str, url: str, *, finders: Iterable[Path]) -> tup
     head = [f'journal = "{url}"', *(line for line in lines if not line.startswith("journal = "))]
     file.write_text("\n".join(head) + "\n")
     ports = {line: int(line.rpartition(" ")[2]) for line in lines if PORT.match(line)}
-    # The first one's are free as long as it is not started.
+    # The ports of the first one are free as long as it is not started.
     found = free_ports(HOST, 2 * len(ports))
     others = dict(zip(ports, (port for port in found if port not in ports.values()), strict=False))
     renamed = {line: f"{line.rpartition(' ')[0]} {other}" for line, other in others.items()}
@@ -171,10 +171,10 @@ def double(file: Path, broker: str, url: str, *, finders: Iterable[Path]) -> tup
     return file, second
 
 
-def process_of(word: str, file: Path) -> Daemon:
-    """`gridstat WORD FILE`, with a folder of its own beside the file."""
-    command = (sys.executable, "-m", "gridstat", word, str(file))
-    return Daemon(file.stem, Here(), command, file.with_suffix(""))
+def process_of(command: str, file: Path) -> Daemon:
+    """Return the daemon of `gridstat COMMAND FILE`, with its own folder beside the file."""
+    argv = (sys.executable, "-m", "gridstat", command, str(file))
+    return Daemon(file.stem, Here(), argv, file.with_suffix(""))
 
 
 def is_in_charge(broker: Daemon) -> bool:
@@ -186,19 +186,19 @@ def stands_by(broker: Daemon) -> bool:
 
 
 def await_state(broker: Daemon) -> None:
-    """Until a broker's process has said whether it is in charge or stands by."""
+    """Wait until a broker's process has reported whether it is in charge or stands by."""
 
     def complaint() -> str | None:
         if not broker.is_running:
             raise LabError(f"{broker.name} has ended: {broker.errors[-1_000:]}")
         is_known = is_in_charge(broker) or stands_by(broker)
-        return None if is_known else f"{broker.name} does not say what it is"
+        return None if is_known else f"{broker.name} has not reported its state"
 
     _await(complaint)
 
 
 def measure_takeover() -> float:
-    """From the kill of a broker until the other one has granted a subscription; in s."""
+    """Return the seconds from a broker's kill until the other has granted a subscription."""
     with (
         tempfile.TemporaryDirectory(prefix="gridstat-") as folder,
         DatabaseServer() as server,
@@ -206,7 +206,7 @@ def measure_takeover() -> float:
     ):
         cloud.start()
         publisher = cloud.connect(f"{CLOUD}/measured/pmu", f"{CLOUD}/e0")
-        subscriber = cloud.connect(f"{CLOUD}/measured/desk", f"{CLOUD}/e1")
+        subscriber = cloud.connect(f"{CLOUD}/measured/view", f"{CLOUD}/e1")
         variable = publisher.publish("value", BuiltinType.FLOAT64, rate=MEASURED_RATE)
         cloud.daemons[cloud.in_charge].kill()
         killed_s = time.monotonic()

@@ -27,19 +27,19 @@ US_PER_KM: Final = 5
 COST_MAX: Final = 100
 ROUTER_LATENCY_US_MAX: Final = 200
 COUNTRY_KM: Final = 1_000
-"""How wide the square is in which random networks lie."""
+"""Width of the square in which random networks lie."""
 
 COLLECTIONS: Final = ("topozoo", "sndlib", "backbone", "gabriel")
 
 REAL: Final = files(topohub) / "data"
-"""Read here and not by `topohub.get`, which leaves its file open."""
+"""Data of topohub, read here and not by `topohub.get`, which leaves its file open."""
 
 FAMILIES: Final = ("waxman", "regular", "scale-free", "small-world", "grid", "uniform")
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Routers and channels of a cloud; the same key and seed give the same one."""
+    """Routers and channels of a cloud; the same key and seed give the same topology."""
 
     name: str
     arcs: tuple[Arc, ...]
@@ -54,7 +54,7 @@ class Topology:
 
 
 def real_keys(routers_min: int, routers_max: int) -> list[str]:
-    """The real networks of such sizes, by the keys of the collection."""
+    """Return the keys of the real networks with so many routers."""
     sizes = {
         path.removesuffix(".json"): len(json.loads((REAL / path).read_text())["nodes"])
         for path in _real_files()
@@ -63,7 +63,7 @@ def real_keys(routers_min: int, routers_max: int) -> list[str]:
 
 
 def real(key: str, seed: int) -> Topology:
-    """A real network; the seed draws costs and router latencies only."""
+    """Return a real network; the seed draws costs and router latencies only."""
     found = json.loads((REAL / f"{key}.json").read_text())
     number = {node["id"]: index for index, node in enumerate(found["nodes"])}
     links = [
@@ -74,7 +74,7 @@ def real(key: str, seed: int) -> Topology:
 
 
 def random_topology(family: str, routers: int, seed: int) -> Topology:
-    """A random network with routers at random places of a square country."""
+    """Return a random network with routers at random places of a square country."""
     random = Random(f"{family}/{routers}/{seed}")
     places = [(random.random() * COUNTRY_KM, random.random() * COUNTRY_KM) for _ in range(routers)]
     drawn = _drawn(family, routers, random.randrange(1 << 32))

@@ -1,6 +1,6 @@
-"""The files of a planned tree of clouds: for each party a folder with its settings and certificate.
+"""The files of a planned tree of clouds: a folder for each party, with settings and certificate.
 
-As `grid_files.py`, for many clouds and the brokers above them; the operator knows all brokers.
+Like `grid_files.py`, for many clouds and the brokers above them; the operator knows all brokers.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from lab.tree_plan import TreePlan
 
 TIMING: Final = "[timing]\nsilent_ms_max = 500\n"
-"""On a busy machine a router may be kept from speaking for the usual 100 ms."""
+"""Timing for a busy machine, where a router may be silent for the usual 100 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeFiles:
-    """Where everything is; `hosts` has the address of each party, brokers as `broker/name`.
+    """Paths of all files of a tree; `hosts` has each party's address, brokers as `broker/name`.
 
     `end_points` are full names with their edges.
     """
@@ -56,7 +56,7 @@ class TreeFiles:
         return self.folder(name) / "router.toml"
 
     def write(self) -> None:
-        """Everything anew, with an authority for the whole tree."""
+        """Write all files again, with a new authority for the whole tree."""
         authority = CertificateFolder(self.folder(OPERATOR) / CERTIFICATES)
         authority.create_authority(replace=True)
         for name in self.plan.brokers:
@@ -138,7 +138,7 @@ class TreeFiles:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _hand_over(self, authority: CertificateFolder, identity: Identity, party: str) -> None:
-        """A party's own pair and the authority's certificate, as a host would be given them."""
+        """Copy a party's key and certificate and the authority's certificate to its folder."""
         issued = authority.issue(identity, replace=True)
         target = self.folder(party) / CERTIFICATES
         target.mkdir(parents=True, exist_ok=True)

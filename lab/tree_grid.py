@@ -1,4 +1,4 @@
-"""A whole tree of clouds in real processes, each in a namespace of its own, and ways to harm it.
+"""A tree of clouds in real processes, each in its own namespace, with methods that harm them.
 
 `with TreeGrid(plan, end_points, folder) as grid: grid.start()` gives brokers that have joined and
 routers that are in step. Brokers are called `broker/name`, routers and end-points by full names.
@@ -35,7 +35,7 @@ POLL_S: Final = 0.05
 
 
 class TreeGrid:
-    """Owns the network, the files and every process while the `with` block lasts."""
+    """Owner of the network, the files and every process while the `with` block lasts."""
 
     def __init__(
         self, plan: TreePlan, end_points: Mapping[str, tuple[str, ...]], folder: Path
@@ -69,7 +69,7 @@ class TreeGrid:
         return [router.name for cloud in self.plan.clouds.values() for router in cloud.routers]
 
     def start(self, *, within_s: float = 90.0) -> None:
-        """Brokers, then routers; back when all are called good."""
+        """Start the brokers, then the routers; return when the whole tree is good."""
         for names in ([f"broker/{name}" for name in self.plan.brokers], self.routers):
             for name in names:
                 self.daemons[name].start()
@@ -78,13 +78,13 @@ class TreeGrid:
         self.wait_for(self.complaint_of_state, within_s=within_s)
 
     def restart(self, name: str) -> None:
-        """Start a killed daemon again; back when the tree is whole."""
+        """Start a killed daemon again; return when the tree is whole."""
         self.daemons[name].start()
         self.daemons[name].wait_ready()
         self.wait_for(self.complaint_of_state)
 
     def cut(self, near: str, far: str) -> None:
-        """Let nothing more through between two routers, either way."""
+        """Drop all frames between two routers, both ways."""
         cut_egress(self.namespaces[near], far)
         cut_egress(self.namespaces[far], near)
 
@@ -92,10 +92,10 @@ class TreeGrid:
         heal_egress(self.namespaces[near], far)
         heal_egress(self.namespaces[far], near)
 
-    # Looking.
+    # Surveys.
 
     def gridstat(self, *arguments: str) -> str:
-        """What a `gridstat` command of the operator prints."""
+        """Run a `gridstat` command of the operator and return its output."""
         folder = ("--folder", self.files.folder(OPERATOR))
         return self.namespaces[OPERATOR].run(GRIDSTAT, *arguments, *folder)
 
@@ -106,7 +106,7 @@ class TreeGrid:
         return self._observer.survey(broker)
 
     def complaint_of_state(self) -> str | None:
-        """None if all brokers have joined, all routers are in step, and all channels are up."""
+        """Return None if all brokers have joined, routers are in step, and channels are up."""
         for name in self.plan.brokers:
             facts = self.survey(name)
             if "refused" in facts:
@@ -131,7 +131,7 @@ class TreeGrid:
         return None
 
     def wait_for(self, complaint: Callable[[], str | None], *, within_s: float = 60.0) -> None:
-        """Polls until there is no complaint left; raises with the last one."""
+        """Poll until `complaint` returns None; raise with the last complaint at the deadline."""
         deadline = time.monotonic() + within_s
         while (last := complaint()) is not None:
             if time.monotonic() > deadline:
@@ -143,7 +143,7 @@ class TreeGrid:
     def load(
         self, name: str, verb: str, variables: Mapping[str, int], *, rate: int, redundancy: int = 2
     ) -> LogTail:
-        """Start a publisher or subscriber of `load_programs.py`; the answer is what it logs."""
+        """Start a publisher or subscriber of `load_programs.py`; return its log."""
         folder = self.files.folder(name)
         log = folder / "events.log"
         task = Task(

@@ -1,4 +1,4 @@
-"""A tree of brokers on paper: who is above whom, the clouds below, and the channels between them.
+"""Plan of a tree of brokers: parents and children, the clouds below, the channels between them.
 
 A leaf broker has its cloud's name. A channel between clouds belongs to the lowest broker above both
 of its ends and is numbered in that broker's order, so a number means another channel elsewhere.
@@ -24,7 +24,7 @@ DEPTH_MASK: Final = 0xFF
 
 @dataclass(frozen=True, slots=True)
 class CloudPlan:
-    """What the file of a leaf broker names; `edges` serve end-points, `borders` other clouds."""
+    """Content of a leaf broker's file; `edges` serve end-points, `borders` other clouds."""
 
     name: str
     routers: tuple[Router, ...]
@@ -35,13 +35,13 @@ class CloudPlan:
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlan:
-    """One broker: its place, and the channels between clouds that are its own."""
+    """One broker: its place, and the channels between clouds that it owns."""
 
     name: str
     parent: str
     children: tuple[str, ...]
     above: tuple[str, ...]
-    """Root first, without itself."""
+    """Names of the brokers above, root first."""
     channels: tuple[EventChannel, ...] = ()
 
     @property
@@ -51,7 +51,7 @@ class BrokerPlan:
 
 @dataclass(frozen=True, slots=True)
 class BorderLink:
-    """Two border routers of different clouds that hear each other."""
+    """Link between two border routers of different clouds."""
 
     one: str
     other: str
@@ -62,21 +62,21 @@ class BorderLink:
 
 @dataclass(frozen=True, slots=True)
 class TreePlan:
-    """Brokers in an order in which parents come first."""
+    """Brokers and clouds of a tree, parents before children."""
 
     brokers: dict[str, BrokerPlan]
     clouds: dict[str, CloudPlan]
 
     def scope(self, cloud: str) -> tuple[str, ...]:
-        """The brokers above a cloud, root first, and its own."""
+        """Return the brokers above a cloud, root first, and its own."""
         return (*self.brokers[cloud].above, cloud)
 
     def common(self, one: str, other: str) -> str:
-        """The lowest broker above both clouds; a cloud's own if they are the same."""
+        """Return the lowest broker above both clouds; a cloud's own if they are the same."""
         return _common(self.scope(one), self.scope(other))
 
     def owner_of(self, cloud: str, channel_id: int) -> str:
-        """Whose channel a router of this cloud means by a number."""
+        """Return the owner of the channel to which a router of this cloud gives a number."""
         if channel_id < BORDER_BIT:
             return cloud
         return self.brokers[cloud].above[channel_id >> DEPTH_SHIFT & DEPTH_MASK]
@@ -87,7 +87,7 @@ def plan_tree(
     clouds: Mapping[str, CloudPlan],
     links: Iterable[BorderLink],
 ) -> TreePlan:
-    """Brokers by who is right below whom, parents first; one alone is a cloud without a parent."""
+    """Return the plan of brokers, parents first; a single one is a cloud without a parent."""
     above: dict[str, tuple[str, ...]] = {}
     for name in children or clouds:
         above.setdefault(name, ())
@@ -126,7 +126,7 @@ def plan_tree(
 
 
 def cloud_of(name: str) -> str:
-    """The cloud in which a router, an end-point or a variable is: the first part of its name."""
+    """Return the cloud of a router, an end-point or a variable: the first part of its name."""
     return name.partition("/")[0]
 
 

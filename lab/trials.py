@@ -1,8 +1,8 @@
-"""Trials: one fault after another on a grid under load, each judged by the ledger on its own.
+"""Trials: one fault after another on a grid under load, each judged separately by the ledger.
 
-The windows of the trials join without a gap, so that every event of the whole run is judged, those
-of a recovery too. A trial begins only when both ways are whole again: two faults at once are beyond
-what two ways promise.
+The windows of the trials join without a gap, so that every event of the whole run is judged, also
+during a recovery. A trial begins only when both ways are whole again: two ways do not promise to
+mask two faults at once.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from lab.grid import Grid
 
 SETTLE_S: Final = 3.0
-"""What has not come by then is lost."""
+"""Time after which a missing event counts as lost."""
 
 POLL_S: Final = 0.05
 TRIED_OFTEN: Final = 8
 BITING: Final = {FaultKind.KILL, FaultKind.STOP, FaultKind.CUT, FaultKind.CUT_FORWARD}
-"""Of every used way some copy is missing; streams go forward, and loss spares most copies."""
+"""Kinds that remove copies of every used way; streams go forward, and loss spares most copies."""
 WHOLE_S_MAX: Final = 60.0
 DIRECTIONS: Final = {
     FaultKind.CUT: Direction.BOTH,
@@ -38,21 +38,21 @@ DIRECTIONS: Final = {
 
 
 class Load(Protocol):
-    """Publishers and subscribers that run all the time, as far as trials need to know them."""
+    """Publishers and subscribers that run all the time, as far as trials use them."""
 
     def complaint(self) -> str | None:
-        """None if every subscription gets its copies over every way."""
+        """Return None if every subscription gets its copies over every way."""
 
     def judge(self, window: Window) -> Verdict:
-        """What became of the events created in the window, up to now."""
+        """Judge the events created in the window, up to now."""
 
     def forget_before(self, created_ns: int) -> None:
-        """No later window reaches back to that time."""
+        """Drop events from before that time, since no later window reaches back to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One fault, and what became of the events from the last trial's end to its own.
+    """One fault, and the verdict on the events from the last trial's end to its own.
 
     It was felt if, at the end of the fault, some subscription lacked the copies of a way.
     """
@@ -71,9 +71,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A whole run; `busy` is the share of the machine's processors that was in use.
+    """Totals of a whole run; `busy` is the share of the machine's processors that was in use.
 
-    `ended_by` says why it ended early: a grid that does not become whole again fails the run.
+    `ended_by` is the reason of an early end: a grid that does not become whole again fails the run.
     """
 
     seed: int
@@ -85,7 +85,7 @@ class Summary:
     verdict: Verdict = field(default_factory=Verdict)
     failed: tuple[Trial, ...] = ()
     unfelt: tuple[str, ...] = ()
-    """Kinds of faults that were tried often and never felt: they would prove nothing."""
+    """Kinds of faults that were tried often and never felt: they prove nothing."""
 
     @property
     def is_passed(self) -> bool:
@@ -93,7 +93,7 @@ class Summary:
 
     @property
     def facts(self) -> dict[str, float | str]:
-        """Flat, for a line of JSON."""
+        """Return the totals as flat fields, for a line of JSON."""
         return {
             "seed": self.seed,
             "ended_by": self.ended_by,
@@ -123,7 +123,7 @@ class Trials:
         self._from_ns = 0
 
     def run(self, faults: Iterable[Fault], *, seed: int) -> Summary:
-        """All faults in their order; a failed trial is told and does not end the run."""
+        """Run all faults in order; a failed trial is reported and does not end the run."""
         self._grid.wait_for(self._complaint, within_s=WHOLE_S_MAX)
         self._from_ns = time.time_ns()
         started_s, before = time.monotonic(), processor_ticks()
@@ -162,7 +162,7 @@ class Trials:
         return Trial(fault, verdict, is_felt, recovered_s)
 
     def _harm(self, fault: Fault) -> bool:
-        """Does it, for as long as it holds, and puts everything right again; was it felt?"""
+        """Cause the fault, hold it, and repair it; return whether it was felt."""
         grid, target = self._grid, fault.target
         match fault.kind:
             case FaultKind.KILL:
@@ -190,7 +190,7 @@ class Trials:
         return self._load.complaint() is not None
 
     def _settled(self, window: Window) -> Verdict:
-        """The verdict once it is clean, or once all that was on its way has had its time."""
+        """Return the verdict once it is clean, or once all events in transit are overdue."""
         deadline = time.monotonic() + SETTLE_S
         while not (verdict := self._load.judge(window)).is_clean:
             if time.monotonic() > deadline:
@@ -203,7 +203,7 @@ class Trials:
 
 
 def unfelt_kinds(trials: Iterable[Trial]) -> tuple[str, ...]:
-    """Kinds that bite, were tried so often that one must have hit a used way, and never did."""
+    """Return the kinds that must be felt, were tried often, and never were."""
     felt_by_kind: dict[FaultKind, list[bool]] = {}
     for trial in trials:
         felt_by_kind.setdefault(trial.fault.kind, []).append(trial.is_felt)
@@ -217,7 +217,7 @@ def unfelt_kinds(trials: Iterable[Trial]) -> tuple[str, ...]:
 
 
 def processor_ticks() -> tuple[int, int]:
-    """Of all processors since the start: busy, and altogether."""
+    """Return the ticks of all processors since the start: busy, and in total."""
     first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
     ticks = [int(word) for word in first.split()[1:9]]
     idle = ticks[3] + ticks[4]

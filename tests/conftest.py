@@ -1,4 +1,4 @@
-"""What every test shares: Hypothesis profiles, the feature marker, and the search for leaks.
+"""Fixtures and hooks of all tests: Hypothesis profiles, the feature marker, leak detection.
 
 A test that leaves a thread, a file descriptor or a child process behind fails, so that the next
 one never pays for it.
@@ -31,7 +31,7 @@ next product starts new ones, which would count as left behind by the test that 
 
 FEATURE_ROW = re.compile(r"S[0-4]-[1-9][0-9]*")
 SETTLE_S = 20.0
-"""How long a thread or process that was told to end may take to vanish."""
+"""Longest time for an ended thread or process to vanish."""
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
 hypothesis.settings.register_profile(

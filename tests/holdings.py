@@ -1,4 +1,4 @@
-"""What this process holds of the system (descriptors, threads, children), to find leaks by."""
+"""System resources of this process (descriptors, threads, children), for leak detection."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ FOR_GOOD = {"jemalloc_bg_thd"}
 each arena, and an arena is used when so many threads have been."""
 
 ENDED = (FileNotFoundError, ProcessLookupError)
-"""What the kernel says of a thread that ends before, or while, its file is read."""
+"""Errors of the kernel for a thread that ends before, or while, its file is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What this process holds of the system's countable things."""
+    """Snapshot of the countable system resources of this process."""
 
     descriptors: frozenset[str]
     threads: frozenset[str]

@@ -1,4 +1,4 @@
-"""Which tests share one worker of `make test`, and in which order the workers take them.
+"""Groups of tests that share one worker of `make test`, and the order of their work.
 
 Tests of real clouds mostly wait, so there are more workers than processors, and the clouds are
 divided between two of them. All that share the Spark session run in one worker; any other tests

@@ -1,4 +1,4 @@
-"""Writes docs/adr/index.md from the head of each decision record; the tidy tests compare it."""
+"""Write docs/adr/index.md from the head of each decision record; the tidy tests compare it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def index(records: Path) -> str:
 
 
 def complaints(path: Path) -> list[str]:
-    """What keeps a record from having the one form that all share."""
+    """Return the deviations of a record from the form that all records share."""
     text = path.read_text(encoding="utf-8")
     found = TITLE.search(text)
     if found is None or not path.name.startswith(f"ADR-{found[1]}-"):

@@ -1,9 +1,9 @@
-"""Runs ANDES on a system of our own, three buses and two machines, and stores what it writes.
+"""Run ANDES on a test system of three buses and two machines, and store its output files.
 
     pip install andes
     python tools/andes_fixture.py tests/unit/console/simulation/andes_files
 
-ANDES is no dependency: only who makes the files of the test anew needs it.
+ANDES is no dependency: it is only needed to make the files of the test again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CASE = "two_machines"
 
 
 def build() -> Any:  # noqa: ANN401 - ANDES ships no types.
-    """A plant far from a larger one, with a load between; one of two lines opens at 1 s."""
+    """Return a plant far from a larger one, with a load between; one of two lines opens at 1 s."""
     system = andes.System(default_config=True, name=CASE)
     for bus in (1, 2, 3):
         system.add("Bus", {"idx": bus, "name": f"bus {bus}", "Vn": 345.0})

@@ -1,4 +1,4 @@
-"""Makes a recording of PMUs of a run of ANDES, to be played like a simulated disturbance.
+"""Convert an ANDES run to a recording of PMUs, to be played like a simulated disturbance.
 
     andes run case.xlsx -r tds --tf 20
     python tools/andes_recording.py case_out.npz case_recording.npz

@@ -1,4 +1,4 @@
-"""Collects the fragments in `changes/` into a section of CHANGELOG.md, and removes them.
+"""Collect the fragments in `changes/` into a section of CHANGELOG.md, and remove them.
 
     python tools/changelog.py 0.2.0 2027-03-01
 
@@ -48,11 +48,11 @@ def main(arguments: list[str]) -> int:
 
 
 def fragments_in(folder: Path) -> list[Path]:
-    """Return the fragments of a folder, and refuse files whose name says no kind."""
+    """Return the fragments of a folder; refuse files whose name has no kind."""
     found = sorted(path for path in folder.glob("*.md") if path.name != "README.md")
-    strange = [path.name for path in found if not FRAGMENT_NAME.fullmatch(path.name)]
-    if strange:
-        raise SystemExit(f"error: the name of {strange[0]} says no kind: see changes/README.md")
+    misnamed = [path.name for path in found if not FRAGMENT_NAME.fullmatch(path.name)]
+    if misnamed:
+        raise SystemExit(f"error: the name of {misnamed[0]} says no kind: see changes/README.md")
     return found
 
 

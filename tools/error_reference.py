@@ -1,4 +1,4 @@
-"""Writes docs/reference/errors.md from the error tree; the tidy tests compare it."""
+"""Write docs/reference/errors.md from the error tree; the tidy tests compare it."""
 
 from __future__ import annotations
 

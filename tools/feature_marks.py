@@ -1,10 +1,10 @@
-"""The marks `@pytest.mark.feature("S0-61")` of tests, and how a marked test reaches the row.
+"""Marks `@pytest.mark.feature("S0-61")` of tests, and the reach of each marked test.
 
-A test reaches a row through what users have, the API, the CLI or a file, or it looks at a part
-inside. The folder says which, by what its tests drive: those of tests/cluster start real processes
-and use the public API, or the commands where the folder is about commands; those of tests/spark
-read and write logs and tables. All others call parts, even where these are classes of the API on a
-grid of paper. A test for which its folder speaks wrongly says so: `feature("S0-11", reach="file")`.
+A test reaches a row through an interface of users (the API, the CLI or a file), or it tests an
+internal part. The folder decides, by what its tests drive: those of tests/cluster start real
+processes and use the public API, or the commands where the folder is about commands; those of
+tests/spark read and write logs and tables. All others call parts, even classes of the API on a
+simulated grid. A test with another reach than its folder says so: `feature("S0-11", reach="file")`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ REACH_OF_FOLDER: Final[dict[str, Reach]] = {
     "tests/cluster/whole_cloud": "cli",
     "tests/spark": "file",
 }
-"""The nearest folder above a test decides."""
+"""Reach of the tests in a folder; the nearest folder above a test decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One mark in the source: where it stands, the rows that it names, and how they are reached."""
+    """One mark in the source: its place, the rows that it names, and their reach."""
 
     place: str
     rows: tuple[str, ...]
@@ -43,7 +43,7 @@ class Mark:
 
 
 def reach_of(path: str, given: object = None) -> str:
-    """How a test of this file, such as `tests/unit/test_a.py`, reaches its rows."""
+    """Return how a test of this file, such as `tests/unit/test_a.py`, reaches its rows."""
     if given is not None:
         if given not in REACHES:
             raise ValueError(f"reach={given!r} is none of {', '.join(REACHES)}")
@@ -55,7 +55,7 @@ def reach_of(path: str, given: object = None) -> str:
 
 
 def marks_in(root: Path) -> list[Mark]:
-    """All marks under `tests/` of a checkout, read from the source: nothing need be built."""
+    """Return all marks under `tests/` of a checkout, read from the source without a build."""
     return [
         mark
         for path in sorted((root / "tests").rglob("test_*.py"))

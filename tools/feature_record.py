@@ -1,7 +1,7 @@
-"""What a test run says of the checklist: build/features.json, written by tests/feature_plugin.py.
+"""Record of a test run for the checklist: build/features.json, written by tests/feature_plugin.py.
 
-The record tells of each marked test its rows, its reach and whether it passed, and a digest of the
-source that was tested: a record of other source is worth nothing.
+The record has the rows, the reach and the outcome of each marked test, and a digest of the tested
+source: a record of another source does not count.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class MarkedTest:
 
 
 class NoRecordError(Exception):
-    """There is no record of this source; the message says which command makes one."""
+    """Error: there is no record of this source; the message has the command that makes one."""
 
 
 def source_digest(root: Path = ROOT) -> str:
-    """Of all that tests depend on and people edit."""
+    """Return the digest of all files that tests depend on and people edit."""
     found = hashlib.sha256()
     for path in sorted(
         path
@@ -54,7 +54,7 @@ def write_record(path: Path, digest: str, tests: list[MarkedTest]) -> None:
 
 
 def read_record(path: Path = RECORD, root: Path = ROOT) -> list[MarkedTest]:
-    """The tests of the last recorded run; raises `NoRecordError` if it did not test this source."""
+    """Return the tests of the last recorded run; raise `NoRecordError` if it is of other source."""
     if not path.is_file():
         raise NoRecordError(f"no test run is recorded in {path}: run `{MAKE_IT}` first")
     record = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The rows of features.toml, and the rules that the file is held to."""
+"""The rows of features.toml, and the rules of the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADRS = ROOT / "docs" / "adr"
 RESULTS = ROOT / "benchmarks" / "results"
 
 ROWS_OF: Final = {"S0": 150, "S1": 104, "S2": 96, "S3": 112, "S4": 105}
-"""How many rows the checklist of each source has, numbered from 1."""
+"""Number of rows in the checklist of each source, numbered from 1."""
 
 State = Literal["covered", "later", "dropped"]
 KEYS_OF: Final[dict[str, set[str]]] = {
@@ -27,7 +27,7 @@ KEYS_OF: Final[dict[str, set[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a checklist; what does not belong to its state is empty."""
+    """One row of a checklist; fields that do not belong to its state are empty."""
 
     name: str
     meaning: str
@@ -73,7 +73,7 @@ _HEAD: Final = {"measured", "capabilities"}
 def complaints(
     table: Table, experiments: frozenset[str], *, adrs: Path = ADRS, results: Path = RESULTS
 ) -> list[str]:
-    """What is wrong with the table, whatever tests say of it."""
+    """Return the errors in the table that do not depend on tests."""
     found = list(table.malformed)
     for source, count in ROWS_OF.items():
         missing = {f"{source}-{number}" for number in range(1, count + 1)}
@@ -119,7 +119,7 @@ def _complaints_of_figure(
 
 
 def kept_figures(experiment: str, results: Path = RESULTS) -> dict[str, Any] | None:
-    """None if no result of the experiment is kept in the repository."""
+    """Return the kept result of an experiment, or None if the repository has none."""
     path = results / f"{experiment}.json"
     if not path.is_file():
         return None

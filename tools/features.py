@@ -1,8 +1,8 @@
-"""Prints what has become of every checklist row; fails where the table claims more than tests show.
+"""Print the state of every checklist row; fail if the table claims more than tests show.
 
 The rows are those of features.toml (tools/feature_rows.py). A row that the table calls covered must
-be named by a mark of a test that passed in the run recorded last (tools/feature_record.py); how the
-test reaches the row is told by its mark or its folder (tools/feature_marks.py).
+be named by a mark of a test that passed in the last recorded run (tools/feature_record.py); the
+mark or the folder of the test decides its reach (tools/feature_marks.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
     try:
         tested = read_record()
     except NoRecordError as error:
-        return tell([*wrong, str(error)])
+        return report([*wrong, str(error)])
     outcomes = {row.name: outcome(row, tested) for row in table.rows.values()}
     for row in table.rows.values():
         meaning = row.meaning
@@ -36,13 +36,13 @@ def main() -> int:
         print(f"{row.name:<7} {meaning:<{MEANING_SHOWN}} {outcomes[row.name][1]}")
     counted = Counter(kind for kind, _ in outcomes.values())
     print(sums(counted))
-    wrong += [f"{name}: {told}" for name, (kind, told) in outcomes.items() if kind == UNPROVEN]
+    wrong += [f"{name}: {text}" for name, (kind, text) in outcomes.items() if kind == UNPROVEN]
     wrong += misplaced(table.rows, tested)
-    return tell(wrong)
+    return report(wrong)
 
 
-def tell(wrong: list[str]) -> int:
-    """The exit status."""
+def report(wrong: list[str]) -> int:
+    """Print the complaints; return the exit status."""
     for complaint in wrong:
         sys.stderr.write(f"error: {complaint}\n")
     return 1 if wrong else 0
@@ -52,7 +52,7 @@ REACHED, INTERNAL, UNPROVEN, LATER, DROPPED = "reached", "internal", "unproven",
 
 
 def outcome(row: Row, tested: Iterable[MarkedTest]) -> tuple[str, str]:
-    """What a row counts as, and the words for it."""
+    """Return the class of a row, and its text."""
     if row.state == "later":
         return LATER, f"later: {row.waits_for}"
     if row.state == "dropped":
@@ -64,9 +64,9 @@ def outcome(row: Row, tested: Iterable[MarkedTest]) -> tuple[str, str]:
     if not mine:
         return UNPROVEN, "NOT COVERED: no test of the run is marked with it"
     reaches = sorted({each.reach for each in mine} - {"internal"})
-    words = ", ".join(reaches) if reaches else "internal only"
-    told = f"covered by {len({each.test for each in mine})} ({words})"
-    return (REACHED if reaches else INTERNAL), told + _figure(row)
+    reach = ", ".join(reaches) if reaches else "internal only"
+    text = f"covered by {len({each.test for each in mine})} ({reach})"
+    return (REACHED if reaches else INTERNAL), text + _figure(row)
 
 
 def _figure(row: Row) -> str:
@@ -78,7 +78,7 @@ def _figure(row: Row) -> str:
 
 
 def misplaced(rows: dict[str, Row], tested: Iterable[MarkedTest]) -> list[str]:
-    """Marks of the run that name no row, or one that nobody claims to be covered."""
+    """Return marks of the run that name no row, or one that is not called covered."""
     named = {(name, each.test.partition("[")[0]) for each in tested for name in each.rows}
     return [
         f"{test} is marked with {name}, which is {rows[name].state if name in rows else 'no row'}"

@@ -1,7 +1,7 @@
 """Count the instructions that the core spends on an event, which no other process can disturb.
 
-Needs `valgrind` (Debian: valgrind). Speeds are measured by `gridstat experiment run forwarding`; on
-a shared machine they tell less than this whether a change has made the event path longer.
+Needs `valgrind` (Debian: valgrind). `gridstat experiment run forwarding` measures speeds; on a
+shared machine they show less clearly than this whether a change has made the event path longer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FLAGS = ("-std=gnu11", "-pthread", "-O2")  # As setup.py compiles the core.
 
 
 def main() -> int:
-    """Print a line for each kind of row, beside another checkout's where one is named."""
+    """Print a line for each kind of row, beside another checkout's if one is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--against", type=Path, help="the checkout to compare with")
     against: Path | None = parser.parse_args().against
@@ -66,13 +66,13 @@ def line(kind: str, packed: int, ours: Path, theirs: Path | None) -> str:
 
 
 def instructions(program: Path, kind: str, packed: int) -> float:
-    """Those inside `gs_forward` alone, by event."""
-    words = ["valgrind", "--tool=callgrind", "--toggle-collect=gs_forward"]
-    words += ["--callgrind-out-file=/dev/null", str(program), kind, str(packed)]
-    words.append(str(EVENTS // packed))
-    told = subprocess.run(words, check=True, capture_output=True, text=True).stderr
-    found = re.search(r"Collected : (\d+)", told)
-    assert found is not None, told
+    """Return the instructions inside `gs_forward` alone, per event."""
+    command = ["valgrind", "--tool=callgrind", "--toggle-collect=gs_forward"]
+    command += ["--callgrind-out-file=/dev/null", str(program), kind, str(packed)]
+    command.append(str(EVENTS // packed))
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    found = re.search(r"Collected : (\d+)", output)
+    assert found is not None, output
     return int(found[1]) / EVENTS
 
 

@@ -1,7 +1,7 @@
-"""A pytest plugin for `make sanitize`: at the end, no memory that the core allocated is lost.
+"""Pytest plugin for `make sanitize`: at the end, no memory that the core allocated is lost.
 
 LeakSanitizer sees CPython's own one-off losses too; only a block whose innermost frames lie in
-the core counts. Also refuses to run on a core that was built without the sanitizer.
+the core counts. The plugin refuses to run on a core that was built without the sanitizer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FRAMES_LOOKED_AT = 6
 
 
 def core_leaks(report: str) -> list[str]:
-    """The leaked blocks of a LeakSanitizer report that the core allocated."""
+    """Return the leaked blocks of a LeakSanitizer report that the core allocated."""
     blocks = re.findall(r"^(?:Direct|Indirect) leak of .*?(?=^$)", report, re.MULTILINE | re.DOTALL)
     return [
         block

@@ -1,4 +1,4 @@
-"""Compiles the core with one file changed: objects of all other files are made once and shared."""
+"""Compiler of the core with one file changed; objects of all other files are shared."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ FLAGS = ("-std=gnu11", "-pthread", "-O2")  # As setup.py compiles the core.
 
 
 class CoreBuild:
-    """The objects of the unchanged core, in a folder of their own."""
+    """Objects of the unchanged core, in their own folder."""
 
     def __init__(self, source: Path, objects: Path) -> None:
         self._source = source
         self._objects = objects
-        # Here, since Python reads these lazily, and threads that do so at once find some missing.
+        # Read here, since Python reads these lazily, and concurrent threads may miss some.
         self._compiler = shlex.split(sysconfig.get_config_var("CC"))
         self._linker = shlex.split(sysconfig.get_config_var("LDSHARED"))
         self._suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
         self._headers = sysconfig.get_path("include")
 
     def prepare(self, jobs: int) -> None:
-        """Compile everything once; a failure here is one of the machine or of the source."""
+        """Compile everything once; a failure here is a fault of the machine or of the source."""
         self._objects.mkdir()
         for door in DOORS:
-            words = [sys.executable, "-m", "cython", "-3", "-o", str(self._generated(door))]
-            self._run([*words, str(CORE / f"{door}.pyx")], self._source)
+            command = [sys.executable, "-m", "cython", "-3", "-o", str(self._generated(door))]
+            self._run([*command, str(CORE / f"{door}.pyx")], self._source)
         files = [*(self._generated(door) for door in DOORS), *self._ours(self._source)]
         with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(lambda file: self._compile(self._source, file, self._objects), files))
@@ -52,9 +52,9 @@ class CoreBuild:
             self._object(file, own).unlink()
 
     def _compile(self, tree: Path, file: Path, folder: Path) -> None:
-        words = [*self._compiler, "-fPIC", "-DNDEBUG", *FLAGS, f"-I{self._headers}"]
-        words += [f"-I{tree / CORE}", "-c", str(file), "-o", str(self._object(file, folder))]
-        self._run(words, tree)
+        command = [*self._compiler, "-fPIC", "-DNDEBUG", *FLAGS, f"-I{self._headers}"]
+        command += [f"-I{tree / CORE}", "-c", str(file), "-o", str(self._object(file, folder))]
+        self._run(command, tree)
 
     def _link(self, tree: Path, door: str, files: list[Path], own: Path) -> None:
         objects = [self._object(file, own) for file in files]
@@ -72,11 +72,11 @@ class CoreBuild:
     def _object(self, file: Path, folder: Path) -> Path:
         return folder / f"{file.stem}.o"
 
-    def _run(self, words: list[str], folder: Path) -> None:
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    def _run(self, command: list[str], folder: Path) -> None:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise BuildError(f"{shlex.join(words)}\n{done.stderr}")
+            raise BuildError(f"{shlex.join(command)}\n{done.stderr}")
 
 
 class BuildError(Exception):
-    """The compiler or linker refused."""
+    """Failure of the compiler or linker."""

@@ -1,4 +1,4 @@
-"""The list of small faults, `tools/mutants.toml`: how it is read, and whether it still applies."""
+"""List of small faults, `tools/mutants.toml`: its reader, and the check that it still applies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Mutant:
 
     @property
     def area(self) -> str:
-        """The package that the fault lies in: core, broker and so on."""
+        """Return the package of the fault: core, broker and so on."""
         return Path(self.file).parts[1]
 
     @property
@@ -44,14 +44,14 @@ class Mutant:
 
 
 def read_mutants(path: Path = LIST) -> list[Mutant]:
-    """All mutants in the order of the file."""
+    """Return all mutants in the order of the file."""
     with path.open("rb") as file:
         entries = tomllib.load(file)["mutant"]
     return [msgspec.convert(entry, Mutant) for entry in entries]
 
 
 def complaints(mutants: list[Mutant], root: Path = ROOT) -> list[str]:
-    """Why some of them cannot be planted or judged any more, a line each."""
+    """Return why mutants cannot be planted or judged any more, a line each."""
     found = [
         f"two mutants are called {mutant.name}"
         for at, mutant in enumerate(mutants)
@@ -63,7 +63,7 @@ def complaints(mutants: list[Mutant], root: Path = ROOT) -> list[str]:
 
 
 def complaints_of(mutant: Mutant, root: Path = ROOT) -> list[str]:
-    """Why this one cannot be planted or judged any more."""
+    """Return why this mutant cannot be planted or judged any more."""
     found = []
     if NAME.fullmatch(mutant.name) is None:
         found.append("a name is small letters and digits, joined by hyphens")
@@ -83,7 +83,7 @@ def complaints_of(mutant: Mutant, root: Path = ROOT) -> list[str]:
 
 
 def is_python(text: str) -> bool:
-    """Whether it can be compiled: what cannot is noticed by anybody, and proves no test."""
+    """Return whether a text compiles; a fault that does not would be noticed without any test."""
     try:
         ast.parse(text)
     except SyntaxError:
@@ -92,7 +92,7 @@ def is_python(text: str) -> bool:
 
 
 def has_test(root: Path, test: str) -> bool:
-    """Whether pytest would find `path`, `path::function` or `path::function[parameters]`."""
+    """Return whether pytest finds `path`, `path::function` or `path::function[parameters]`."""
     file, _, function = test.partition("::")
     path = root / file
     if not function:

@@ -1,9 +1,9 @@
-"""Plant small faults in a copy of the product, one at a time: do the tests notice each of them?
+"""Plant small faults in a copy of the product, one at a time; the tests should notice each.
 
-The faults stand in `tools/mutants.toml`. The checkout is never edited. First the tests run without
-any fault; a test that fails then is left out. A fault counts as noticed if a test fails or crashes;
-one for which the time runs out does not. Those that nobody notices are listed at the end, and fewer
-than 90 % noticed is a failure.
+The faults are in `tools/mutants.toml`. The checkout is never edited. First the tests run without
+any fault; a test that fails then is left out. A fault counts as noticed if a test fails or crashes,
+and not if the time runs out. Unnoticed faults are listed at the end, and fewer than 90 % noticed is
+a failure.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Value = TypeVar("Value")
 
 
 class State(Enum):
-    """What became of a mutant."""
+    """State of a mutant after its run."""
 
     NOTICED = "noticed"
     NOT_NOTICED = "NOT NOTICED"
@@ -54,7 +54,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The state of one mutant, who noticed it or why nobody could, and how long that took."""
+    """State of one mutant, the test that noticed it or a reason, and the duration."""
 
     mutant: Mutant
     state: State
@@ -64,7 +64,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Ending:
-    """How a process ended; `code` is None if it ran out of time."""
+    """End of a process; `code` is None if it ran out of time."""
 
     code: int | None
     output: str
@@ -72,20 +72,20 @@ class Ending:
 
 @dataclass(slots=True)
 class Processes:
-    """The processes under way, so that an interrupt ends each with all that it started."""
+    """Running processes, so that an interrupt ends each with all its children."""
 
     _running: set[subprocess.Popen[str]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     is_ending: bool = False
 
-    def run(self, words: list[str], tree: Path, limit_s: float) -> Ending:
-        """Run Python in a copy of the repository; its output and errors come as one text."""
+    def run(self, arguments: list[str], tree: Path, limit_s: float) -> Ending:
+        """Run Python in a copy of the repository; return output and errors as one text."""
         environment = os.environ | {"PYTHONPATH": str(tree), "OPENBLAS_NUM_THREADS": "1"}
         with self._lock:
             if self.is_ending:
                 raise KeyboardInterrupt
             process = subprocess.Popen(
-                [sys.executable, *words],
+                [sys.executable, *arguments],
                 cwd=tree,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -123,14 +123,14 @@ def _kill_group(process: subprocess.Popen[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What fails without any fault: it judges nothing."""
+    """Tests and commands that fail without any fault, so that they judge nothing."""
 
     failing_tests: tuple[str, ...]
     failing_commands: tuple[tuple[str, ...], ...]
 
 
 class Campaign:
-    """Plants the mutants in copies of the repository, each in one at a time."""
+    """Run of all mutants in copies of the repository, one at a time in each."""
 
     def __init__(self, folder: Path, jobs: int, tell: Callable[[str], None]) -> None:
         self.processes = Processes()
@@ -210,18 +210,18 @@ class Campaign:
     def _judge(self, mutant: Mutant, tree: Path) -> tuple[State, str]:
         if mutant.command in self._baseline.failing_commands:
             return State.NOT_JUDGED, "its command fails without any fault"
-        words = list(mutant.command)
+        arguments = list(mutant.command)
         if mutant.tests:
             left_out = (f"--deselect={name}" for name in self._baseline.failing_tests)
-            words = [*PYTEST, "-x", *left_out, *mutant.tests]
-        ending = self.processes.run(words, tree, mutant.limit_s)
+            arguments = [*PYTEST, "-x", *left_out, *mutant.tests]
+        ending = self.processes.run(arguments, tree, mutant.limit_s)
         if ending.code is None:
             return State.OUT_OF_TIME, f"the tests ran longer than {mutant.limit_s} s"
         return verdict(mutant, ending)
 
 
 def verdict(mutant: Mutant, ending: Ending) -> tuple[State, str]:
-    """Who noticed the fault, by how its judge ended."""
+    """Return which test or command noticed the fault, from the end of its process."""
     assert ending.code is not None
     if ending.code == 0:
         return State.NOT_NOTICED, mutant.breaks
@@ -238,7 +238,7 @@ def verdict(mutant: Mutant, ending: Ending) -> tuple[State, str]:
 
 @contextlib.contextmanager
 def planted(mutant: Mutant, tree: Path) -> Iterator[None]:
-    """The fault is in `tree` inside, and nothing of it afterwards."""
+    """Plant the fault in `tree` for the block, and restore the files afterwards."""
     path = tree / mutant.file
     before = path.read_text(encoding="utf-8")
     modules = [*(tree / CORE).glob("*.so")] if mutant.is_compiled else []
@@ -251,20 +251,20 @@ def planted(mutant: Mutant, tree: Path) -> Iterator[None]:
         path.write_text(before, encoding="utf-8")
         forget_bytecode(path)
         for module, content in kept.items():
-            module.unlink(missing_ok=True)  # A process that still maps it must not see it change.
+            module.unlink(missing_ok=True)  # A process may still map the old file.
             module.write_bytes(content)
 
 
 def forget_bytecode(path: Path) -> None:
-    """Python trusts bytecode of a file with the same length and second of its last change."""
+    """Remove bytecode, which Python reuses for a file of equal length and time of change."""
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         compiled.unlink()
 
 
 def copy_repository(tree: Path) -> None:
-    """What git knows or would take, and the compiled core."""
-    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    """Copy all files that git knows or would add, and the compiled core."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     modules = [it.relative_to(ROOT) for door in DOORS for it in (ROOT / CORE).glob(f"{door}.*.so")]
     for file in [*map(Path, listed.split("\0")[:-1]), *modules]:
         if (ROOT / file).is_file():
@@ -283,7 +283,7 @@ def line(outcome: Outcome) -> str:
 
 
 def summary(outcomes: list[Outcome]) -> str:
-    """The mutants that nobody noticed, the sums by area, and the sum of all."""
+    """Return the unnoticed mutants, the sums by area, and the total."""
     missed = [outcome for outcome in outcomes if outcome.state is not State.NOTICED]
     text = ["", "Not noticed:" if missed else "Every mutant was noticed."]
     text += [f"  {line(outcome)}" for outcome in missed]

@@ -1,8 +1,8 @@
-"""Writes docs/performance.md from the newest results: `python tools/performance.py`.
+"""Write docs/performance.md from the newest results: `python tools/performance.py`.
 
 A result is the JSON line of `gridstat experiment run NAME --json`, kept as
-benchmarks/results/NAME.json; its field `command` says with which options. Nothing on the page is
-typed by hand.
+benchmarks/results/NAME.json; its field `command` has the options. Nothing on the page is typed by
+hand.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ within one run, not differences between two. What each field means stands in
 
 
 def section(name: str, figures: dict[str, object]) -> str:
-    """One experiment: its command, and its fields as a table."""
+    """Return the section of one experiment: its command, and its fields as a table."""
     kept = {
         field: f"{value:,}" if isinstance(value, int | float) else value
         for field, value in figures.items()
@@ -37,7 +37,7 @@ def section(name: str, figures: dict[str, object]) -> str:
 
 
 def page(results: Path) -> str:
-    """The whole page, experiments in the order of their names."""
+    """Return the whole page, experiments in the order of their names."""
     kept = sorted(results.glob("*.json"))
     return HEAD + "".join(section(path.stem, json.loads(path.read_text())) for path in kept)
 

@@ -1,6 +1,6 @@
-"""Hold the metrics of a running cloud against Prometheus' own checker.
+"""Check the metrics of a running cloud with Prometheus' own checker.
 
-Needs `promtool` (Debian: prometheus). `make test` holds the same text against the Python parser.
+Needs `promtool` (Debian: prometheus). `make test` checks the same text with the Python parser.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Exit code 0 if the broker's and every router's metrics pass."""
+    """Return 0 if the broker's and every router's metrics pass."""
     promtool = shutil.which("promtool")
     if promtool is None:
         sys.stderr.write("promtool is missing: apt-get install prometheus\n")
         return 2
     failed = []
     with tempfile.TemporaryDirectory(prefix="gridstat-metrics-") as folder:
-        words = [sys.executable, "-m", "gridstat", "up", "--json", "--folder", folder]
-        words.append("--without-pipeline")
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as grid:
+        command = [sys.executable, "-m", "gridstat", "up", "--json", "--folder", folder]
+        command.append("--without-pipeline")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as grid:
             try:
                 _await_ledgers(grid)
                 for path in sorted(Path(folder).glob("*.toml")):
@@ -46,7 +46,7 @@ def _await_ledgers(grid: subprocess.Popen[str]) -> None:
         ledgers = [each["ledger"] for each in survey["subscriptions"]] if survey else []
         if any(path["is_counted"] for ledger in ledgers if ledger for path in ledger["paths"]):
             return
-    raise SystemExit("the cloud ended before it had anything to tell")
+    raise SystemExit("the cloud ended before it had any ledger")
 
 
 def _passes(promtool: str, name: str, port: int) -> bool:

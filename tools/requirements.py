@@ -1,4 +1,4 @@
-"""Prints what pyproject.toml asks for to build, run and develop gridstat, a requirement a line.
+"""Print the requirements of pyproject.toml to build, run and develop gridstat, one a line.
 
 So `make install` can fetch the tools before it compiles the core, and lint works without it.
 """

@@ -2,8 +2,8 @@
 
 S0 §8.2: publisher - edge - edge - subscriber; S3 §5.2.1: one router, and its own share. `cloud` is
 a broker's cloud used by the public API; `core` the same core without a broker; `reference` that in
-plain Python, as the sources had a managed language beside C; `single` a C program that looks at
-nothing. All but the Python hop are real-time alike, if we may: compared is what they do.
+plain Python, as the sources had a managed language beside C; `single` a C program that only
+forwards. All but the Python hop are real-time alike, if permitted, so that the hops are compared.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 CLOUD = "cloud"
 KINDS = (CLOUD, FLOOR_SINGLE, CORE, REFERENCE)
 SOURCES = {"s0": 2, "s3": 1}
-"""How many routers lie between publisher and subscriber."""
+"""Number of routers between publisher and subscriber, by source."""
 
 FIELDS = ("mean_us", "min_us", "max_us", "sd_us", "p50_us", "p90_us", "p99_us")
 
@@ -80,11 +80,11 @@ class Run:
 
 
 Runs = dict[tuple[str, str], list[Run]]
-"""By source and kind, in the order of measuring."""
+"""Runs by source and kind, in the order of measuring."""
 
 
 def measure(options: Options, progress: Progress) -> Result:
-    """All kinds of hop in turn, without load."""
+    """Measure all kinds of hop, without load."""
     watch = MachineWatch()
     kinds = options.names("kinds", known=KINDS)
     with processors_awake(is_wanted=bool(options.whole("awake"))) as awake:
@@ -108,7 +108,7 @@ def measure(options: Options, progress: Progress) -> Result:
 
 
 def _run_all(kinds: Sequence[str], options: Options, progress: Progress) -> Runs:
-    """Source by source: everything is started once, and all kinds are measured at the same time."""
+    """Run source by source: start everything once, and measure all kinds at the same time."""
     runs: Runs = {}
     repetitions = options.whole("runs")
     for place, (source, routers) in enumerate(SOURCES.items()):
@@ -156,7 +156,7 @@ class _Kinds:
         self._stack.close()
 
     def measure(self, seconds: float, label: Label) -> dict[str, Run]:
-        """One run of every kind, in the same seconds."""
+        """Run every kind once, in the same seconds."""
         warm_up_s = min(WARM_UP_INTERPRETED_S, seconds)
         cut = Cut(warm_up_s, samples=self._samples, label=label)
         total_s, step_s = seconds + cut.warm_up_s, self._tick_ms / 1e3 / len(self._kinds)
@@ -209,7 +209,7 @@ def _figures(runs: Runs) -> dict[str, Figure]:
 
 
 def _ratio(runs: Runs, source: str) -> float | None:
-    """The median latency of the cloud by that of as many raw hops, pair by pair."""
+    """Return the median latency of the cloud by that of as many raw hops, pair by pair."""
     ours, floor = runs.get((source, CLOUD)), runs.get((source, FLOOR_SINGLE))
     if not ours or not floor:
         return None

@@ -1,4 +1,4 @@
-"""What the chain experiments share: running the plans in turn, and medians over repetitions."""
+"""Parts that the chain experiments share: running plans in turn, and medians of repetitions."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ def run_all(plans: Iterable[ChainPlan], seconds: float, progress: Progress) -> C
 
 
 def name_of(plan: ChainPlan) -> str:
-    """How the figures of a plan begin; our own core's have no kind in front."""
+    """Return the prefix of a plan's figures; our own core has no kind in front."""
     prefix = "" if plan.kind == CORE else f"{plan.kind}_"
     return f"{prefix}load{plan.load_variables}_routers{plan.routers}"
 
 
 def middle_of(runs: list[ChainRun], field: str, digits: int = 3) -> float:
-    """The median of one field of the runs."""
+    """Return the median of one field of the runs."""
     return middle([float(getattr(run, field)) for run in runs], digits)
 
 
 def middle_us(runs: list[ChainRun], field: str, digits: int = 1) -> float:
-    """The median of one field of the runs' latencies."""
+    """Return the median of one field of the runs' latencies."""
     return middle([float(getattr(run.summary, field)) for run in runs], digits)
 
 
 def cpu_text(runs: list[ChainRun]) -> str:
-    """CPU per cent of each hop, first to last (S3-86: joined to the run's latency)."""
+    """Return the CPU per cent of each hop, first to last (S3-86: joined to the run's latency)."""
     hops = range(len(runs[0].cpu_percent))
     return " / ".join(f"{middle([run.cpu_percent[hop] for run in runs]):.1f}" for hop in hops)
 
 
 def totals(runs: ChainRuns) -> dict[str, Figure]:
-    """Over all runs of our own core: losses, refusals, and the worst share of one router.
+    """Return losses, refusals and the worst share of one router, over all runs of our own core.
 
-    A chain's whole mean divided by its routers is an upper bound of what one router adds.
+    A chain's whole mean divided by its routers is an upper bound of the share of one router.
     """
     ours = {plan: kept for plan, kept in runs.items() if plan.kind == CORE}
     shares = [middle_us(kept, "mean_us", 2) / plan.routers for plan, kept in ours.items()]

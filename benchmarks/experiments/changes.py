@@ -1,8 +1,8 @@
 """Changes of a table of 100,000 rows: the time of one, and 1,000 a second under full load.
 
-Half of the changes touch rows that carry the load, in a way that must not show: nothing may be lost
-or come twice. The other half take rows off their routes and put them back; at the end one event per
-such row tells whether the last change of each is in force.
+Half of the changes touch rows that carry the load, without an effect: no event may be lost or
+come twice. The other half remove routes of rows and add them again; at the end one event per such
+row shows whether its last change is in force.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def measure(options: Options, progress: Progress) -> Result:
 
 
 def _groups(rows: int) -> tuple[Group, Group, Group]:
-    """Rows under load, rows that only fill the table, and rows that changes switch on and off."""
+    """Return rows under load, rows that fill the table, and rows that changes switch on and off."""
     loaded = LOAD.group((Exit(OUT),))
     filling = max(1, rows - loaded.count - TOGGLED)
     idle = Group(first_id=IDLE_ID, count=filling, source=1, exits=(Exit(OUT),))
@@ -94,7 +94,7 @@ def _change(hop: Forwarder, changes: int, per_s: float) -> Answer:
 def _change_under_load(
     hop: Forwarder, load: RoleProcess, seconds: float, *, per_s: float
 ) -> tuple[Answer, Answer, int]:
-    """Changes and load together; memory is compared with what it was after a few seconds."""
+    """Run changes and load together; compare the memory with that after a few seconds."""
     warm_up_s = min(MEMORY_WARM_UP_S, seconds / 4)
     load.begin(flood_question(LOAD, seconds + 2 * MARGIN_S))
     time.sleep(MARGIN_S / 2)
@@ -107,7 +107,7 @@ def _change_under_load(
 
 
 def _ineffective(subscriber: Subscriber, probe: RoleProcess, routed: int) -> int:
-    """Rows whose last change does not show: one event each, and only routed ones may arrive."""
+    """Count rows whose last change is not in force, by one event each."""
     before = subscriber.pages.delivered()[1]
     probe.ask(
         {
@@ -122,7 +122,7 @@ def _ineffective(subscriber: Subscriber, probe: RoleProcess, routed: int) -> int
         }
     )
     reached(lambda: subscriber.pages.delivered()[1] - before, routed)
-    time.sleep(SETTLE_S)  # Then come those that should not.
+    time.sleep(SETTLE_S)  # Time for events that should not arrive.
     return abs(subscriber.pages.delivered()[1] - before - routed)
 
 

@@ -66,7 +66,7 @@ class Counted:
     rows: list[dict[str, Any]]
     seconds: float
     direct: dict[int, int]
-    """By upper edge of a bin: samples, counted without Spark."""
+    """Samples by upper edge of a bin, counted without Spark."""
 
     @property
     def samples(self) -> int:
@@ -98,7 +98,7 @@ class Counted:
 
 
 def measure(options: Options, progress: Progress) -> Result:
-    """Measure, then count in a Spark driver of its own."""
+    """Measure, then count in a separate Spark driver."""
     return measure_with(_spark_driver, options, progress)
 
 
@@ -107,9 +107,9 @@ def measure_with(
     options: Options,
     progress: Progress,
 ) -> Result:
-    """Samples through one router, and a large number drawn from them, counted by the job.
+    """Measure samples through one router, draw many more from them, and count both by the job.
 
-    The job starts when all is measured, so that Spark takes no processor time from the router.
+    The job starts after the measurement, so that Spark takes no processor time from the router.
     """
     watch = MachineWatch()
     with tempfile.TemporaryDirectory(dir=options.text("folder") or None) as name:
@@ -144,7 +144,7 @@ def measure_with(
 
 
 def latencies_in(folder: Path) -> Int64s:
-    """Every latency in a folder of samples, in ns."""
+    """Return every latency in a folder of samples, in ns."""
     table = pq.read_table(folder, columns=["created_ns", "received_ns"])
     created_ns, received_ns = (table.column(name).to_numpy() for name in table.column_names)
     latencies: Int64s = received_ns - created_ns
@@ -152,14 +152,14 @@ def latencies_in(folder: Path) -> Int64s:
 
 
 def bin_counts(latencies_ns: Int64s) -> dict[int, int]:
-    """Samples by upper edge of their bin: whole microseconds, 1 to 100, 101 to 200 and so on."""
+    """Return samples by upper edge of their bin: 1 to 100 µs, 101 to 200 µs and so on."""
     whole_us = np.maximum(latencies_ns // NS_PER_US, 1)
     uppers, counts = np.unique(-(-whole_us // WIDTH_US) * WIDTH_US, return_counts=True)
     return dict(zip(uppers.tolist(), counts.tolist(), strict=True))
 
 
 def _measure_samples(folder: Path, options: Options, progress: Progress) -> int:
-    """Keep the samples of every repetition in the folder; how many events were lost."""
+    """Store the samples of every repetition in the folder; return the number of lost events."""
     tick_s, seconds = options.whole("tick_ms") / 1e3, options.real("seconds")
     warm_up_s = min(WARM_UP_S, seconds)
     if (seconds + warm_up_s) / tick_s > RING_EVENTS:
@@ -179,7 +179,7 @@ def _measure_samples(folder: Path, options: Options, progress: Progress) -> int:
 
 
 def _draw_samples(folder: Path, latencies_ns: Int64s, count: int) -> None:
-    """So many samples, each with a latency drawn from the measured ones."""
+    """Write so many samples, each with a latency drawn from the measured ones."""
     chosen = np.random.default_rng(SEED)
     for number, first in enumerate(range(0, count, SAMPLES_PER_FILE), start=1):
         size = min(SAMPLES_PER_FILE, count - first)

@@ -1,4 +1,4 @@
-"""What an experiment is: a name, its parameters, and one `run` that ends in flat figures."""
+"""Base of the experiments: a name, parameters, and one `run` that ends in flat figures."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from benchmarks.errors import BenchmarkError
 
 Figure = float | int | str
 Progress = Callable[[float, str], None]
-"""Called with the share done (0 … 1) and what is being measured now."""
+"""Called with the share done (0 … 1) and a text on the current measurement."""
 
 PER_ROUTER_US_MAX = 1_000.0
-"""S3-74: the mean latency of one router, which every experiment reports as a flag."""
+"""Bound on the mean latency of one router (S3-74); every experiment reports it as a flag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One setting of an experiment; its default also fixes its type.
 
-    No number is below `least`. A text with a `least` is a list of whole numbers, none of which is.
+    No number is below `least`. A text with a `least` is a list of whole numbers, all at least that.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Parameter:
     least: float | None = None
 
     def value_of(self, given: Figure) -> Figure:
-        """What was given, of the right type and within bounds; else a BenchmarkError says so."""
+        """Return the given value if its type and bounds are right; raise BenchmarkError else."""
         value = _as_type_of(self, given)
         least = 0 if self.least is None else self.least
         if isinstance(value, int | float):
@@ -51,7 +51,7 @@ AWAKE = Parameter("awake", 1, "keep the processors from sleeping, as a real-time
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A figure that a source printed, ours beside it, and whether the two may be compared."""
+    """A figure of a source, ours beside it, and a flag whether the two may be compared."""
 
     figure: str
     source: str
@@ -67,13 +67,13 @@ class Comparison:
 
     @property
     def comparable(self) -> str:
-        """`yes` or `no`, as it is printed."""
+        """Return `yes` or `no` for printing."""
         return "yes" if self.is_comparable else "no"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Flat figures for the JSON line, one table for people, and what the sources printed."""
+    """Flat figures for the JSON line, one table for people, and the figures of the sources."""
 
     figures: dict[str, Figure]
     title: str = ""
@@ -89,7 +89,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings of one run, complete and of the right types."""
+    """Settings of one run, complete and of the right types."""
 
     values: Mapping[str, Figure]
 
@@ -107,11 +107,11 @@ class Options:
         return str(self.values[name])
 
     def wholes(self, name: str) -> tuple[int, ...]:
-        """A comma-separated list of whole numbers."""
+        """Return a comma-separated list of whole numbers."""
         return _wholes(name, self.text(name))
 
     def names(self, name: str, *, known: tuple[str, ...]) -> tuple[str, ...]:
-        """A comma-separated choice among `known`; empty means all of them."""
+        """Return a comma-separated choice among `known`; empty means all of them."""
         chosen = tuple(part.strip() for part in self.text(name).split(",") if part.strip())
         for part in chosen:
             if part not in known:
@@ -146,7 +146,7 @@ class Experiment:
 
 
 def per_router_figures(per_router_mean_us: float) -> dict[str, Figure]:
-    """The mean latency that one router adds, and the flag of S3-74 that it is at most 1 ms."""
+    """Return the mean latency of one router, and the flag of S3-74 that it is at most 1 ms."""
     return {
         "per_router_mean_us": round(per_router_mean_us, 2),
         "per_router_within_1_ms": "yes" if per_router_mean_us <= PER_ROUTER_US_MAX else "no",
@@ -154,7 +154,7 @@ def per_router_figures(per_router_mean_us: float) -> dict[str, Figure]:
 
 
 def middle(values: list[float], digits: int = 3) -> float:
-    """The median, rounded for printing; nan for a cell that was not measured."""
+    """Return the median, rounded for printing; nan for a cell that was not measured."""
     return round(median(values), digits) if values else float("nan")
 
 

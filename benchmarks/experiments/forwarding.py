@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Samples:
-    """What the repetitions measured, by name, in the order of measuring."""
+    """Measurements of the repetitions, by name, in the order of measuring."""
 
     seconds: float
     repetition: int = 0
@@ -60,12 +60,12 @@ class Samples:
         self.values.setdefault(name, []).append(value)
 
     def account(self, measured: Streamed | Paced) -> None:
-        """Our own hop must lose nothing and refuse nothing."""
+        """Count losses and refusals of our own hop; both must be 0."""
         self.lost += measured.lost
         self.policed += measured.policed
 
     def order(self, floor: str) -> tuple[str, str]:
-        """Floor first, then core; the other way round in every second repetition."""
+        """Return floor, then core; the other way round in every second repetition."""
         return (floor, CORE) if self.repetition % 2 == 0 else (CORE, floor)
 
 
@@ -203,7 +203,7 @@ DIRECT = (
     ("saturated_events_per_s", "saturated.per_s", 0),
     ("saturated_cpu_percent", "saturated.cpu_percent", 1),
 )
-"""Figure, the samples it is the median of, digits."""
+"""Figure, name of its samples, digits."""
 
 RATIOS = (
     ("single_ratio_to_floor", "single.core.per_s", "single.floor.per_s"),

@@ -43,7 +43,7 @@ LOADED_KINDS = (CORE, FLOOR_SINGLE)
 
 
 def measure(options: Options, progress: Progress) -> Result:
-    """Every length, load and kind, repetition by repetition."""
+    """Measure every length, load and kind, repetition by repetition."""
     lengths, loads = options.wholes("routers"), options.wholes("loads")
     runs = run_all(_plans(options), options.real("seconds"), progress)
     repetitions = {name: options.whole(name) for name in ("runs", "load_runs")}
@@ -57,7 +57,7 @@ def measure(options: Options, progress: Progress) -> Result:
 
 
 def _plans(options: Options) -> Iterator[ChainPlan]:
-    """Repetition outermost; the kinds of one length next to each other, in alternating order."""
+    """Yield plans, repetition outermost; kinds of one length are adjacent, in alternating order."""
     kinds = options.names("kinds", known=KINDS)
     for repetition in range(max(options.whole("runs"), options.whole("load_runs"))):
         for load in options.wholes("loads"):

@@ -1,10 +1,10 @@
 """The law of latency, fitted on a broker's clouds: edges in a row under load, and two rings.
 
-One chain shows what a router, its load and a burst cost, on paths of every length in the same
-seconds; a cloud of twenty shows that it holds for paths which share routers. The law that contracts
-are granted by is the fit of the quantile it predicts, raised so that it keeps 19 of 20 of the
-measurements (S0 A29). As many raw C hops beside each path tell the machine's part. `measurements`
-holds what was fitted, so that the fit can be done again from a kept result.
+One chain shows the costs of a router, its load and a burst, on paths of every length in the same
+seconds; a cloud of twenty shows that the law holds for paths which share routers. The law that
+contracts are granted by is the fit of the quantile it predicts, raised so that it keeps 19 of 20 of
+the measurements (S0 A29). As many raw C hops beside each path show the machine's part.
+`measurements` holds the fitted values, so that the fit can be done again from a kept result.
 """
 
 from __future__ import annotations
@@ -49,22 +49,25 @@ QUANTILES = ("p50_us", "p90_us", "p95_us", "p99_us")
 ONE_ROUTER = LatencyModel(
     ends_us=55.0, hop_us=86.0, us_per_1000_events_per_s=1.07, us_per_burst_event=1.36
 )
-"""What one router between plain ends showed (`results/forwarding.json`): 30,000 events a second in
-and as many out add 64 µs (p50 57 to 121), and 1,000 at one instant raise the p99 to 1,499 µs."""
+"""Figures of one router between plain ends (`results/forwarding.json`).
+
+30,000 events a second in and as many out add 64 µs (p50 57 to 121), and 1,000 at one instant raise
+the p99 to 1,499 µs.
+"""
 
 Cell = tuple[int, float, int]
-"""What a path shows to the law: routers, and over all of them events a second and burst events."""
+"""Path as the law sees it: routers, and over all of them events a second and burst events."""
 
 Cells = dict[Cell, list[float]]
-"""The latencies of its runs, by cell."""
+"""Latencies of the runs of each cell."""
 
 Taken = list[tuple[Cell, Summary]]
 Floors = dict[int, list[Summary]]
-"""What raw hops let through, by how many stood in a row."""
+"""Summaries of raw hops, by their number in a row."""
 
 
 def measure(options: Options, progress: Progress) -> Result:
-    """A chain under each load, then the rings; each cloud is started once."""
+    """Measure a chain under each load, then the rings; start each cloud once."""
     watch = MachineWatch()
     floors: Floors = {}
     with processors_awake(is_wanted=bool(options.whole("awake"))) as awake:
@@ -96,7 +99,7 @@ def measure(options: Options, progress: Progress) -> Result:
 
 
 def _along_a_chain(floors: Floors, options: Options, progress: Progress) -> Taken:
-    """Repetition outermost, each load in turn; without load the raw hops send in between."""
+    """Measure a chain under each load, repetition outermost; without load beside raw hops."""
     exits, loads, runs = options.wholes("routers"), options.wholes("loads"), options.whole("runs")
     cut = Cut(warm_up_s=WARM_UP_S)
     total_s = options.real("seconds") + cut.warm_up_s
@@ -137,7 +140,7 @@ def _around_rings(floors: Floors, options: Options, progress: Progress) -> Taken
     return taken
 
 
-# From measurements to a law.
+# Fit of the law.
 
 
 def cells_of(taken: Iterable[tuple[Cell, Summary]], quantile: str) -> Cells:
@@ -148,10 +151,10 @@ def cells_of(taken: Iterable[tuple[Cell, Summary]], quantile: str) -> Cells:
 
 
 def law_of(cells: Mapping[Cell, Sequence[float]]) -> LatencyModel:
-    """The fit of the middle runs, so that no stall of the machine decides; then raised.
+    """Return the raised fit of the median runs, so that no stall of the machine decides.
 
-    No part counts for less than with one router: a chain on two processors shows no thousand events
-    at one instant, and contracts that are refused by one law are not to be granted by its refit.
+    No part is below that of one router: a chain on two processors shows no thousand events at one
+    instant, and a refit must not grant contracts that the former law refuses.
     """
     parts = zip(astuple(raised_fit_of(cells)), astuple(ONE_ROUTER), strict=True)
     return LatencyModel(*(max(found, least) for found, least in parts))
@@ -162,7 +165,7 @@ def raised_fit_of(cells: Mapping[Cell, Sequence[float]]) -> LatencyModel:
 
 
 def fit_of(cells: Mapping[Cell, Sequence[float]]) -> LatencyModel:
-    """Least squares over the middle of each cell."""
+    """Return the least-squares fit over the median of each cell."""
     typical = [Measurement(hops_in(cell), median(runs_us)) for cell, runs_us in cells.items()]
     return fit(typical, ONE_ROUTER)[0]
 
@@ -174,7 +177,7 @@ def single_measurements(cells: Mapping[Cell, Sequence[float]]) -> list[Measureme
 
 
 def cell_of(hops: Sequence[Hop]) -> Cell:
-    """The law is linear, so the sums over a path are all that it sees."""
+    """Return the sums over a path, since the law is linear."""
     return (
         len(hops),
         round(sum(hop.events_per_s for hop in hops), 1),
@@ -183,13 +186,13 @@ def cell_of(hops: Sequence[Hop]) -> Cell:
 
 
 def hops_in(cell: Cell) -> tuple[Hop, ...]:
-    """A path that shows the same to the law."""
+    """Return a path that is equal to the cell for the law."""
     routers, events_per_s, burst_events = cell
     return (Hop(events_per_s, burst_events), *(Hop() for _ in range(routers - 1)))
 
 
 def measurements_text(cells: Mapping[Cell, Sequence[float]]) -> str:
-    """`routers:events/s:burst events:run,run,…` for each cell, in one line of a result."""
+    """Return `routers:events/s:burst events:run,run,…` of each cell, in one line of a result."""
     return " ".join(
         ":".join((*map(str, cell), ",".join(f"{run_us:.1f}" for run_us in runs_us)))
         for cell, runs_us in sorted(cells.items())
@@ -197,21 +200,21 @@ def measurements_text(cells: Mapping[Cell, Sequence[float]]) -> str:
 
 
 def measurements_in(text: str) -> Cells:
-    """What `measurements_text` told."""
+    """Parse the text of `measurements_text`."""
     cells: Cells = {}
-    for word in text.split():
-        routers, events_per_s, burst_events, runs_us = word.split(":")
+    for part in text.split():
+        routers, events_per_s, burst_events, runs_us = part.split(":")
         cell = (int(routers), float(events_per_s), int(burst_events))
         cells[cell] = [float(run_us) for run_us in runs_us.split(",")]
     return cells
 
 
 def model_text(model: LatencyModel) -> str:
-    """As it stands in `gridstat/model/latency_model.py`."""
+    """Return the model as `gridstat/model/latency_model.py` writes it."""
     return ", ".join(f"{name}={value:.3g}" for name, value in asdict(model).items())
 
 
-# What it is worth.
+# Quality of the fit.
 
 
 def _figures(prefix: str, model: LatencyModel, cells: Cells) -> dict[str, Figure]:
@@ -224,7 +227,7 @@ def _figures(prefix: str, model: LatencyModel, cells: Cells) -> dict[str, Figure
 
 
 def _spreads(taken: Taken) -> dict[str, Figure]:
-    """How far the runs of one cell lie apart, by quantile: which one this machine can show."""
+    """Return the spread of the runs of a cell by quantile, to choose one for this machine."""
     figures: dict[str, Figure] = {}
     for quantile in QUANTILES:
         kept = [runs_us for runs_us in cells_of(taken, quantile).values() if len(runs_us) > 1]
@@ -235,7 +238,7 @@ def _spreads(taken: Taken) -> dict[str, Figure]:
 
 
 def _machine_figures(taken: Taken, floors: Floors) -> dict[str, Figure]:
-    """Paths without load beside as many raw hops of the same seconds."""
+    """Return figures of paths without load beside as many raw hops of the same seconds."""
     figures: dict[str, Figure] = {}
     for hops, floor in sorted(floors.items()):
         idle = min(cell[1:] for cell, _ in taken if cell[0] == hops)

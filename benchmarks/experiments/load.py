@@ -58,7 +58,7 @@ LOAD_COLUMNS = (
 
 
 def measure_load(options: Options, progress: Progress) -> Result:
-    """One router, more and more load variables."""
+    """Measure one router with more and more load variables."""
     plans = (
         ChainPlan(kind, 1, load)
         for _ in range(options.whole("runs"))
@@ -107,7 +107,7 @@ def _load_comparisons(runs: ChainRuns) -> Iterator[Comparison]:
 
 
 def measure_lower_bound(options: Options, progress: Progress) -> Result:
-    """One and two routers without load: means, bins, and the router's own share."""
+    """Measure one and two routers without load: means, bins, and the router's own share."""
     plans = (
         ChainPlan(kind, routers)
         for _ in range(options.whole("runs"))

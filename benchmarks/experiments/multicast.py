@@ -56,7 +56,7 @@ COLUMNS = (
 
 
 def measure(options: Options, progress: Progress) -> Result:
-    """Core at every length and load; floors and reference at the longest chain."""
+    """Measure the core at every length and load; floors and reference at the longest chain."""
     runs = run_all(_plans(options), options.real("seconds"), progress)
     return Result(
         figures={**_figures(runs), **totals(runs), "runs": options.whole("runs")},

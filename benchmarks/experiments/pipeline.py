@@ -1,8 +1,8 @@
-"""The data pipeline: how much it takes in a second, and how soon a living grid is seen in it.
+"""The data pipeline: its throughput, and the delay until events of a running grid are visible.
 
-Everything is real: the recorder's sockets and disk, the log, the data source, the jobs. Speeds are
-set beside those of the same aggregation in one process of Arrow, without Spark, and of one
-processor beside two.
+The recorder's sockets and disk, the log, the data source and the jobs are real. Speeds stand beside
+those of the same aggregation in one process of Arrow, without Spark, and those of one processor
+beside two.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ GROWTH_STEPS = 3
 
 @dataclass(slots=True)
 class Measured:
-    """What has been found so far."""
+    """Figures and table rows so far."""
 
     figures: dict[str, Figure] = field(default_factory=dict)
     table: list[tuple[str, ...]] = field(default_factory=list)
 
     def note(self, what: str, rows: int, seconds: Sequence[float]) -> float:
-        """A row of the table; returns rows a second, of the middle run."""
+        """Add a row to the table; return rows a second of the median run."""
         rate = rows / median(seconds)
         self.table.append((what, f"{rows:,}", f"{median(seconds):.1f}", f"{rate:,.0f}"))
         return rate
@@ -103,7 +103,7 @@ def _measure_recorder(measured: Measured, options: Options, folder: Path) -> Non
 def _measure_batches(
     measured: Measured, options: Options, progress: Progress, folder: Path
 ) -> None:
-    """Core and full ingest of two processors, over logs that grow tenfold."""
+    """Measure core and full ingest on two processors, over logs that grow tenfold."""
     sizes = _sizes(options)
     progress(0.1, f"recording logs of up to {sizes[-1]:,} rows")
     logs = {rows: _log_of(folder, rows, options) for rows in {WARM_UP_ROWS, *sizes}}
@@ -142,7 +142,7 @@ def _measure_batches(
 def _measure_workers(
     measured: Measured, options: Options, progress: Progress, folder: Path
 ) -> None:
-    """The same work on one processor and on two, in turn."""
+    """Measure the same work on one processor and on two, in turn."""
     rows = options.whole("workers_rows")
     log = _log_of(folder, rows, options)
     seconds: dict[str, dict[int, list[float]]] = {"core": {1: [], 2: []}, "full": {1: [], 2: []}}
@@ -151,7 +151,7 @@ def _measure_workers(
             progress(0.65 + 0.05 * run, f"one worker and two, run {run}")
             for workers, driver in ((1, one), (2, two)):
                 core, full = _core(driver, log, folder), _full(driver, log, folder)
-                if run:  # The first warms up.
+                if run:  # The first run is a warm-up.
                     seconds["core"][workers].append(core["seconds"])
                     seconds["full"][workers].append(full["seconds"])
     for what, by_workers in seconds.items():
@@ -181,7 +181,7 @@ def _measure_live(measured: Measured, options: Options, folder: Path) -> None:
 
 
 def growth_exponent(runs: dict[int, dict[str, Any]]) -> float:
-    """The slope of log(seconds) over log(rows): 1 if twice the rows take twice the time."""
+    """Return the slope of log(seconds) over log(rows): 1 if twice the rows take twice the time."""
     sizes = sorted(runs)
     if len(sizes) < 2:
         return float("nan")
@@ -190,7 +190,7 @@ def growth_exponent(runs: dict[int, dict[str, Any]]) -> float:
 
 
 def _arrow_core_s(log: Path) -> float:
-    """The core's aggregation with nothing but the log's reader and Arrow, in this process."""
+    """Return the time of the core's aggregation with only the log's reader and Arrow."""
     began_s = time.monotonic()
     reader = LogReader(log, EVENTS)
     parts = []
@@ -205,7 +205,7 @@ def _arrow_core_s(log: Path) -> float:
 
 
 def _sizes(options: Options) -> list[int]:
-    """The largest log and the two before it, each ten times the last; with `full` one more."""
+    """Return the sizes of the logs, each ten times the last; with `full` one more."""
     largest = options.whole("rows") * (GROWTH if options.whole("full") else 1)
     steps = GROWTH_STEPS + bool(options.whole("full"))
     return [largest // GROWTH**step for step in reversed(range(steps))]
@@ -247,7 +247,7 @@ def _driver(master: str, options: Options) -> Iterator[RoleProcess]:
 
 @contextmanager
 def _folder_of(options: Options) -> Iterator[Path]:
-    """A folder for some gigabytes, removed again."""
+    """Make a folder for some gigabytes, and remove it at the end."""
     parent = options.text("folder") or None
     made = Path(tempfile.mkdtemp(prefix="gridstat-pipeline-", dir=parent))
     try:

@@ -1,7 +1,7 @@
 """Multicast with rate filtering (S0 §8.6): f of 4 load subscribers take every second event.
 
-Predicted twice: by S0 Function 8.8 from the publishing rate, and exactly, by the rate law, from the
-time stamps that were published. Counted deliveries must equal the second.
+There are two predictions: by S0 Function 8.8 from the publishing rate, and exactly, by the rate
+law, from the published time stamps. Counted deliveries must equal the second.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ COLUMNS = (
 
 
 def measure(options: Options, progress: Progress) -> Result:
-    """Every load with f = 0 … 4; a floor cannot filter and runs with f = 0 only."""
+    """Measure every load with f = 0 … 4; a floor cannot filter and runs with f = 0 only."""
     runs = run_all(_plans(options), options.real("seconds"), progress)
     return Result(
         figures={**_figures(runs), **totals(runs), "runs": options.whole("runs")},

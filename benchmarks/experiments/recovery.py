@@ -1,4 +1,4 @@
-"""How a real cloud recovers: channels cut, routers and broker killed, end-points that come back.
+"""Recovery of a real cloud: channels cut, routers and broker killed, end-points that come back.
 
 Everything runs in network namespaces (`lab/`), with streams of 60 events a second; each figure is
 counted from the fault, or from the start of the new process, on one clock.
@@ -40,15 +40,15 @@ Trial = TypeVar("Trial")
 PARTS: Final = ("channel", "router", "access", "broker", "endpoints", "orders")
 ON_TWO_WAYS: Final = ("channel", "router", "access", "broker")
 DEAD_S_SHORT: Final = (3.0, 6.0)
-"""Of the repeated deaths of the broker: long enough for routers to retry at their slowest pace."""
+"""Repeated deaths of the broker: long enough for routers to retry at their slowest pace."""
 FAILURES_MAX: Final = 3
-"""Trials of one kind that fail before the rest of them is left out."""
+"""Failed trials of one kind after which the rest of them is left out."""
 FAILURE_LETTERS_MAX: Final = 300
 
 
 @dataclass(slots=True)
 class Trials:
-    """Progress over all trials, and those that failed."""
+    """Progress over all trials, and the failed ones."""
 
     progress: Progress
     steps: int
@@ -61,7 +61,7 @@ class Trials:
         self.done += 1
 
     def several(self, count: int, what: str, trial: Callable[[int], Trial]) -> list[Trial]:
-        """What came of each; one that fails is counted, and spoils no other."""
+        """Return the results of the trials; a failed one is counted and does not end the others."""
         found: list[Trial] = []
         failed = 0
         for at in range(count):
@@ -78,8 +78,8 @@ class Trials:
         return found
 
     def figures_of_failures(self) -> dict[str, Figure]:
-        words = {f"failure_{at}": text for at, text in enumerate(self.failures, start=1)}
-        return {"trials_failed": len(self.failures), "trials_left_out": self.left_out, **words}
+        texts = {f"failure_{at}": text for at, text in enumerate(self.failures, start=1)}
+        return {"trials_failed": len(self.failures), "trials_left_out": self.left_out, **texts}
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ def measure(options: Options, progress: Progress) -> Result:
 
 
 def _on_two_ways(run: _Run, folder: Path) -> None:
-    """Single-path streams with another way at hand, and the same variables over two paths."""
+    """Measure single-path streams with a second way, and the same variables over two paths."""
     run.trials.step("starting a cloud of 8 routers in namespaces")
     load = LoadPlan(
         variables=run.options.whole("variables"),
@@ -172,7 +172,7 @@ def _on_two_ways(run: _Run, folder: Path) -> None:
 
 
 def _access(run: _Run, faults: PathFaults) -> dict[str, Figure]:
-    """Wires of end-points that have a second edge; not among the channels of a cloud."""
+    """Cut wires of end-points with a second edge; such wires are no channels of a cloud."""
     cuts = run.trials.several(
         run.options.whole("returns"),
         "end-point cut off",
@@ -185,7 +185,7 @@ def _access(run: _Run, faults: PathFaults) -> dict[str, Figure]:
 
 
 def _broker(run: _Run, rig: RecoveryRig) -> dict[str, Figure]:
-    """Dead for a minute once, then for some seconds again and again."""
+    """Kill the broker for a minute once, then for some seconds repeatedly."""
     dead_s = run.options.real("dead_s")
     long = run.trials.several(
         1, f"broker dead for {dead_s:g} s", lambda _: kill_broker(rig, dead_s=dead_s)
@@ -212,7 +212,7 @@ def _broker(run: _Run, rig: RecoveryRig) -> dict[str, Figure]:
 
 
 def _end_points(run: _Run, folder: Path) -> None:
-    """End-points with one edge each: their crash, and their edge's, is felt."""
+    """Crash end-points with one edge each, and their edges."""
     run.trials.step("starting a chain of 3 routers")
     load = LoadPlan(variables=run.options.whole("variables"), rate=RATE, redundancy=1)
     with RecoveryRig(chain_plan(), load, folder) as rig:
@@ -229,7 +229,7 @@ def _end_points(run: _Run, folder: Path) -> None:
 
 
 def _orders(run: _Run, folder: Path) -> None:
-    """A router whose table is large is killed, and gets it back whole."""
+    """Kill a router with a large table, which must get the whole table back."""
     orders = run.options.whole("orders")
     run.trials.step(f"registering {orders} variables along a chain")
     with ManyOrders(folder, orders) as many:
@@ -249,7 +249,7 @@ def _after_long(outages: Sequence[BrokerOutage]) -> dict[str, Figure]:
 
 
 def _change_figures(changes: Sequence[StateChange]) -> dict[str, Figure]:
-    """All of them are 0 where a broker's return changes nothing."""
+    """Return the changes of state; all are 0 if a broker's return changes nothing."""
     return {
         "restarts_with_moves": sum(change.moved > 0 for change in changes),
         "restarts_with_other_contracts": sum(change.are_others for change in changes),
@@ -273,7 +273,7 @@ def _outage_figures(prefix: str, outages: Sequence[Outage]) -> dict[str, Figure]
 
 
 def spread(name: str, values: Iterable[float], *, digits: int = 3) -> dict[str, Figure]:
-    """Median, 95th percentile and greatest of one figure; of nothing there is none."""
+    """Return median, 95th percentile and maximum of one figure; nothing for no values."""
     ordered = sorted(values)
     if not ordered:
         return {}

@@ -1,4 +1,4 @@
-"""A slow variable's event and an alert while the same router is saturated by other traffic."""
+"""Latency of a slow variable's event and of an alert while other traffic saturates the router."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLOW = Group(
     phase_step_ns=int(PROBE_TICK_S * 1e9),
     exits=(Exit(OUT + 1),),
 )
-"""200 variables of one event a second each, each at its own phase: a sample every 5 ms."""
+"""Variables of one event a second each, at their own phases: a sample every 5 ms."""
 
 ALERTS = Group(
     first_id=20_001, count=10, period=None, source=3, is_urgent=True, exits=(Exit(OUT + 2),)
@@ -30,7 +30,7 @@ ALERTS = Group(
 
 @dataclass(frozen=True, slots=True)
 class Saturated:
-    """Tails of the two kinds of lone event, and the load that they had to pass."""
+    """Tails of the two kinds of lone event, and the load beside them."""
 
     slow_p99_us: float
     alert_p99_us: float
@@ -46,7 +46,7 @@ def saturate_once(seconds: float, *, fifo_priority: int = 0) -> Saturated:
     total_s = seconds + 2 * warm_up
     with Rig() as rig:
         rig.prepare(CORE, publishers=2)
-        # The load's own ends give way to the router and the probes, whose tail is in question.
+        # The load's own ends give way to the router and the probes, whose tail is measured.
         loaded = rig.sink(1, event_bytes=STREAM.event_bytes, is_background=True)
         probed = rig.subscriber([SLOW, ALERTS], ["ring", "ring"])
         plan = RouterPlan(

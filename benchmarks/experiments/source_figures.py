@@ -1,4 +1,4 @@
-"""Figures that the sources printed, to stand beside ours. Latencies in microseconds.
+"""Figures that the sources printed, to stand beside ours; latencies in microseconds.
 
 None is comparable as it stands: the sources had a machine per router and a local network; here all
 processes share one machine's processors and its loopback.
@@ -100,7 +100,7 @@ S3_BASE_LOCAL_MEAN_US = 24
 S3_BASE_MANAGED_MEAN_US = 260
 """The same way through the router in Java."""
 
-# S3 Fig 5.4, the C router: latency -> how many of all samples took no longer.
+# S3 Fig 5.4, the C router: latency -> number of samples that took no longer.
 S3_BASE_SAMPLES = 250_000
 S3_BASE_WITHIN_US = {200: 241_260, 400: 249_755, 500: 249_900, 1_000: 249_984, 1_100: 250_000}
 

@@ -1,8 +1,8 @@
 """Subscriptions a second into a real cloud: from the client's call to every router's confirmation.
 
-Broker and 20 routers are daemons of their own; clients use the public API over TLS and sign what
-they ask; the journal is on a disk and waits for it. The predictions that contracts are granted by
-are held against events that are really sent.
+Broker and 20 routers are separate daemons; clients use the public API over TLS and sign their
+requests; the journal is on a disk and waits for it. The predictions that contracts are granted by
+are compared with events that are really sent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Memory:
 
 
 def measure(options: Options, progress: Progress) -> Result:
-    """Storms of single and of many subscriptions, then lone ones, then real events."""
+    """Measure storms of single and of many subscriptions, then lone ones, then real events."""
     watch = MachineWatch()
     edges = options.whole("clients")
     topology = two_rings(edges, options.whole("ring"))
@@ -105,7 +105,7 @@ class _Runs:
 
 
 def _storms(rig: CloudRig, ends: Subscribers, options: Options, progress: Progress) -> _Runs:
-    """Alternately one and many variables a request; between them everything is given back."""
+    """Run storms of one and of many variables a request in turn; unsubscribe all between them."""
     repetitions, many = options.whole("runs"), options.whole("many")
     of_each = max(1, options.whole("subscriptions") // len(ends.clients) // len(ends.publishers))
     names = ends.shifted(ends.publish("v", of_each, SLOW))
@@ -159,7 +159,7 @@ def _storm_figures(singles: Sequence[Storm], manies: Sequence[Storm]) -> dict[st
 
 
 def _lone(ends: Subscribers, options: Options, progress: Progress) -> dict[str, Figure]:
-    """One client asks for one variable at a time, while the cloud holds all the others."""
+    """Measure one client that asks for one variable at a time, while the cloud holds all others."""
     progress(0.72, "lone subscriptions")
     each = max(1, options.whole("lone") // len(ends.publishers))
     names = ends.publish(LONE, each, SLOW)
@@ -176,7 +176,7 @@ def _lone(ends: Subscribers, options: Options, progress: Progress) -> dict[str, 
 def _stream(
     rig: CloudRig, ends: Subscribers, runs: _Runs, options: Options, progress: Progress
 ) -> dict[str, Figure]:
-    """One more storm, beside a stream that was admitted before it; what it asks for stays."""
+    """Run one more storm beside a stream that was admitted before; its contracts stay."""
     progress(0.68, "a stream, and a storm beside it")
     stream = StormStream(rig, to_edge=options.whole("clients") // 2)
     return stream.measure(lambda: ends.storm(runs.names, runs.asked), options.real("stream"))
@@ -185,7 +185,7 @@ def _stream(
 def _predictions(
     rig: CloudRig, ends: Subscribers, options: Options, progress: Progress
 ) -> dict[str, Figure]:
-    """What the law predicts of a path, beside events that took it and as many raw C hops."""
+    """Compare the law's prediction of a path with its events and with as many raw C hops."""
     seconds = options.real("seconds")
     progress(0.8, f"sending events for {seconds:g} s")
     watch = MachineWatch()
@@ -214,7 +214,7 @@ def _predictions(
 
 
 def _real_time(rig: CloudRig) -> str:
-    """`20 of 20`: routers whose forwarding thread no ordinary program holds up."""
+    """Return how many routers have a real-time forwarding thread, as `20 of 20`."""
     routers = rig.survey()["routers"]
     real_time = [router for router in routers if router["counters"].get("fifo_priority")]
     return f"{len(real_time)} of {len(routers)}"
@@ -233,7 +233,7 @@ def _allocations(options: Options, progress: Progress) -> dict[str, Figure]:
 
 
 def _routers_in_step(rig: CloudRig) -> str:
-    """`20 of 20`: routers that have confirmed the digest of the very table that is wanted."""
+    """Return how many routers have confirmed the digest of the wanted table, as `20 of 20`."""
     rig.await_in_step()
     survey = rig.survey()
     equal = [
@@ -252,7 +252,7 @@ def _each(kib: int, storm: Storm) -> float:
 
 
 def _filesystem(folder: Path) -> str:
-    """What the journal was written to; on a file system in memory an fsync costs nothing."""
+    """Return the file system of the journal; in memory an fsync costs nothing."""
     command = ["stat", "--file-system", "--format=%T", str(folder)]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     return found.stdout.strip() or "unknown"

@@ -1,8 +1,8 @@
-"""How much one router carries (S3 §5.2.6): ramp the load until events are lost or late.
+"""Capacity of one router (S3 §5.2.6): the load grows until events are lost or late.
 
 Every pair publishes each millisecond, so n pairs are n thousand forwards a second, and the first is
-the reference that is measured. Up to 16 pairs, as in the source, each event is a send of its own;
-beyond, the load of a millisecond is one `send_many` with one event a datagram.
+the measured reference. Up to 16 pairs, as in the source, each event has its own send; beyond, the
+load of a millisecond is one `send_many` with one event a datagram.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ STEPS = "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,32,64,128,256,512,1024,2048,4096
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One rung of the ramp for one kind of hop."""
+    """One step of the ramp for one kind of hop."""
 
     summary: Summary
     cpu_percent: float
@@ -58,7 +58,7 @@ class Step:
 
     @property
     def is_saturated(self) -> bool:
-        """Whether the hop (or the load's own sender) no longer keeps up."""
+        """Return whether the hop (or the load's own sender) no longer keeps up."""
         return bool(self.saturated_by)
 
     @property
@@ -73,11 +73,11 @@ class Step:
 
 
 Ramp = dict[tuple[str, int], list[Step]]
-"""(kind, thousand forwards a second) -> its repetitions."""
+"""Repetitions of each kind and thousand forwards a second."""
 
 
 def measure(options: Options, progress: Progress) -> Result:
-    """Climb the steps kind by kind, dropping a kind once it is saturated."""
+    """Run the steps kind by kind, dropping a kind once it is saturated."""
     steps, runs = options.wholes("steps"), options.whole("runs")
     kinds = options.names("kinds", known=KINDS)
     ramp: Ramp = {}
@@ -129,7 +129,7 @@ def _run_step(kind: str, thousands: int, seconds: float) -> Step:
     )
     with Rig() as rig:
         rig.prepare(kind, publishers=2)
-        # The load is counted as unknown: what is measured is the router, not this subscriber.
+        # The load is counted as unknown, since the router is measured and not this subscriber.
         subscriber = rig.subscriber([reference], ["ring"])
         plan = RouterPlan(
             outlets=(subscriber.outlet(OUT),),
@@ -202,7 +202,7 @@ def _figures(ramp: Ramp) -> dict[str, Figure]:
         for step in kept
         if kind == CORE and not step.is_saturated
     ]
-    # A machine too busy for the first rung has carried nothing: that rung is the one to show then.
+    # A machine too busy for the first step has carried nothing: then that step is shown.
     lowest = min(((key, kept) for key, kept in ramp.items() if key[0] == CORE), default=None)
     shown = carried or ([] if lowest is None else lowest[1])
     if shown:

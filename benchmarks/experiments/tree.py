@@ -1,9 +1,9 @@
-"""Subscriptions between clouds: what they cost in trees of two to four levels, and how that grows.
+"""Subscriptions between clouds: their cost in trees of two to four levels, and its growth.
 
-The management plane alone, in this process: real leaf and QoS brokers, wired directly, journals in
-memory, routers that confirm what they are ordered. Times are processor time of all brokers on the
-way together, so a plane with a processor a broker does as many a second at each of them, or more.
-Takeovers are real: processes, a database, and a broker that is killed.
+The management plane runs alone, in this process: real leaf and QoS brokers, connected directly,
+journals in memory, routers that confirm their orders. Times are processor time of all brokers on
+the way together, so a plane with a processor a broker does as many a second at each of them, or
+more. Takeovers are real: processes, a database, and a broker that is killed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 LEVELS: Final = (2, 3, 4)
 USUAL_LEVELS: Final = 3
-"""In the tree of so many levels all kinds of operations are counted, and memory."""
+"""Levels of the tree in which all kinds of operations, and memory, are counted."""
 TABLED: Final = (
     "subscription_us_",
     "growth_exponent_",
@@ -48,7 +48,7 @@ TABLED: Final = (
 
 
 def measure(options: Options, progress: Progress) -> Result:
-    """Depth first, then size, then a power case and, with `full`, a whole country."""
+    """Measure depths first, then sizes, then a power case and, with `full`, a whole country."""
     watch = MachineWatch()
     share = 0.25 if options.whole("full") else 1.0
     figures = _depths(options, lambda done, what: progress(0.2 * share * done, what))
@@ -78,7 +78,7 @@ def measure(options: Options, progress: Progress) -> Result:
 
 
 def _takeovers(count: int) -> dict[str, Figure]:
-    """From the kill of a broker until its stand-by has granted a subscription: the longest."""
+    """Return the longest time from the kill of a broker to the first grant of its stand-by."""
     if not count:
         return {}
     took_s = [measure_takeover() for _ in range(count)]
@@ -86,7 +86,7 @@ def _takeovers(count: int) -> dict[str, Figure]:
 
 
 def _depths(options: Options, progress: Progress) -> dict[str, Figure]:
-    """Owner at the root, ends in neighbouring branches below it."""
+    """Measure trees of each depth: owner at the root, ends in neighbouring branches below it."""
     figures: dict[str, Figure] = {}
     branching = options.whole("branching")
     for at, levels in enumerate(LEVELS):
@@ -123,7 +123,7 @@ def _depths(options: Options, progress: Progress) -> dict[str, Figure]:
 
 
 def _table(figures: Mapping[str, Figure]) -> tuple[tuple[str, str], ...]:
-    """What people look at first; the JSON line has all of it."""
+    """Return the rows for people; the JSON line has all figures."""
     return tuple(
         (name.replace("_", " "), f"{value:,}" if isinstance(value, int | float) else value)
         for name, value in figures.items()

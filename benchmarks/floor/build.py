@@ -1,4 +1,4 @@
-"""Compiles the floor's one C file when it is first needed, and keeps the binary by its hash."""
+"""Compiler of the floor's one C file: builds it on first use, keeps the binary by its hash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPILE_S_MAX = 60.0
 
 
 def forwarder_path(*, source: Path = SOURCE, cache: Path | None = None) -> Path:
-    """The floor's binary for exactly this source, compiled now if it is not there yet."""
+    """Return the floor's binary for exactly this source; compile it if it is missing."""
     folder = cache if cache is not None else _cache_folder()
     digest = hashlib.sha256(" ".join(FLAGS).encode() + source.read_bytes()).hexdigest()[:16]
     binary = folder / f"forwarder-{digest}"
@@ -39,7 +39,7 @@ def _compile(source: Path, binary: Path) -> None:
             "the floors are C programs and no C compiler was found",
             hint="install one (Debian: apt-get install gcc libc6-dev) or set CC",
         )
-    # Compiled beside its place and moved into it, so that two runs at once do not meet half a file.
+    # Compiled beside its place and then moved, so that two runs at once never see half a file.
     with tempfile.TemporaryDirectory(dir=binary.parent) as folder:
         fresh = Path(folder) / binary.name
         result = subprocess.run(

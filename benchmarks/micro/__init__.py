@@ -1,1 +1,1 @@
-"""Small parts of the core beside the ways that were not taken; times as ratios within one run."""
+"""Small parts of the core beside rejected alternatives; times as ratios within one run."""

@@ -1,7 +1,7 @@
-"""What an event costs at the ends, in processor time: `python -m benchmarks.micro.ends`.
+"""Processor time of an event at the ends: `python -m benchmarks.micro.ends`.
 
 One sender and one receiver in this process, over loopback, at most a ring's worth in flight. The
-sender is charged for `send_many` alone, the receiver for its whole thread.
+sender's time is that of `send_many` alone, the receiver's that of its whole thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MTU_BYTES = 1_472
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One row of the table that is printed."""
+    """One row of the printed table."""
 
     keep: Keep
     variables: int
@@ -44,7 +44,7 @@ LOADS = (
 
 
 def run(load: Load) -> tuple[float, float]:
-    """Nanoseconds an event at the sender and at the receiver."""
+    """Return the nanoseconds of an event at the sender and at the receiver."""
     receiver = Receiver(keep=load.keep, ring_events=2 * RING_EVENTS)
     for variable_id in range(load.variables):
         receiver.expect(variable_id, Period(1, 1_000_000))

@@ -41,7 +41,7 @@ Pointer = ctypes.c_void_p
 
 
 class LayoutKind(IntEnum):
-    """The order is that of `layout_kind` in C."""
+    """Kind of layout, in the order of `layout_kind` in C."""
 
     CLOSE = 0
     SPARSE = 1
@@ -49,7 +49,7 @@ class LayoutKind(IntEnum):
 
 
 class Run(ctypes.Structure):
-    """`layout_run` in C."""
+    """The C structure `layout_run`."""
 
     _fields_ = (
         ("tables", ctypes.POINTER(Pointer)),
@@ -62,11 +62,11 @@ class Run(ctypes.Structure):
 
 
 class RowTooSmallError(Exception):
-    """The variable has more distinct divisors than a row of the core holds."""
+    """Error of a variable with more distinct divisors than a row of the core holds."""
 
 
 class Layout:
-    """One variable's paths in one layout; all layouts decide alike for the same paths."""
+    """Paths of one variable in one layout; all layouts decide alike for the same paths."""
 
     def __init__(self, kind: LayoutKind) -> None:
         self.kind = kind
@@ -80,18 +80,18 @@ class Layout:
         self._c.layout_insert(self.table, channel, every)
 
     def remove(self, channel: int, every: int) -> bool:
-        """Take one path out; False when there is no such path."""
+        """Remove one path; return False if there is no such path."""
         return bool(self._c.layout_remove(self.table, channel, every))
 
     def due(self, slot: int) -> list[int]:
-        """The channels that get the event of this slot, in the layout's own order."""
+        """Return the channels that get the event of this slot, in the layout's own order."""
         count: int = self._c.layout_due(self.table, slot, self._out)
         if count < 0:
             raise RowTooSmallError
         return self._out[:count]
 
     def tests(self, slot: int) -> int:
-        """How many tests of intervals, channels, groups and marks this decision takes."""
+        """Return how many tests of intervals, channels, groups and marks this decision takes."""
         count: int = self._c.layout_tests(self.table, slot, self._out)
         if count < 0:
             raise RowTooSmallError
@@ -115,10 +115,10 @@ class Layout:
 
 
 def bench(tables: Sequence[Layout], slots: Sequence[int], *, repetitions: int) -> int:
-    """Nanoseconds for `repetitions` times every slot at every table, all of one layout."""
+    """Return nanoseconds for `repetitions` times every slot at every table, all of one layout."""
     assert len({table.kind for table in tables}) == 1
     for table in tables:
-        table.due(0)  # Raises where the loop in C could not.
+        table.due(0)  # Raises, which the loop in C cannot.
     run = Run(
         tables=(Pointer * len(tables))(*(table.table for table in tables)),
         slots=(ctypes.c_int64 * len(slots))(*slots),
@@ -133,7 +133,7 @@ def bench(tables: Sequence[Layout], slots: Sequence[int], *, repetitions: int) -
 
 @cache
 def library() -> Any:  # noqa: ANN401  # ctypes types the functions of a library as it goes.
-    """The loaded library; its functions are declared here, once."""
+    """Return the loaded library, with declared functions."""
     out = ctypes.POINTER(ctypes.c_uint32)
     loaded = ctypes.CDLL(str(library_path()))
     loaded.layout_new.argtypes, loaded.layout_new.restype = [ctypes.c_uint32], Pointer
@@ -152,7 +152,7 @@ def library() -> Any:  # noqa: ANN401  # ctypes types the functions of a library
 
 
 def library_path(*, folder: Path | None = None) -> Path:
-    """The library for exactly these sources, compiled now if it is not there yet."""
+    """Return the library for exactly these sources; compile it if it is missing."""
     place = folder if folder is not None else _cache_folder()
     read = sorted({*SOURCES, *MICRO.glob("*.h"), *CORE.glob("*.h")})
     digest = hashlib.sha256(" ".join((*FLAGS, *SHARED)).encode())
@@ -177,7 +177,7 @@ def _compile(binary: Path) -> None:
             "the table layouts are written in C and no C compiler was found",
             hint="install one (Debian: apt-get install gcc libc6-dev) or set CC",
         )
-    # Compiled beside its place and moved into it, so that two runs at once do not meet half a file.
+    # Compiled beside its place and then moved, so that two runs at once never see half a file.
     with tempfile.TemporaryDirectory(dir=binary.parent) as folder:
         fresh = Path(folder) / binary.name
         result = subprocess.run(

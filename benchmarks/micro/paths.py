@@ -1,8 +1,8 @@
-"""What a search for disjoint paths takes, in processor time: `python -m benchmarks.micro.paths`.
+"""Processor time of a search for disjoint paths: `python -m benchmarks.micro.paths`.
 
-Random topologies and edge routers. `wide` bounds are kept by the cheapest paths, as in most
-requests; `tight` ones lie about the least latency that any paths keep. The graphs are warm: the
-distances to an edge router are worked out once, when it is first asked for.
+Topologies and edge routers are random. `wide` bounds are kept by the cheapest paths, as in most
+requests; `tight` bounds are near the least latency of any paths. The graphs are warm: the
+distances to an edge router are computed once, at its first use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WIDE_US = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One row of the table that is printed."""
+    """One row of the printed table."""
 
     routers: int
     paths: int
@@ -35,7 +35,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One search: the graph that it is made in, and what is asked."""
+    """One search: its graph, its ends and its bounds."""
 
     graph: PathGraph
     sources: list[str]
@@ -71,7 +71,7 @@ def questions(load: Load) -> list[Question]:
 
 
 def least_us(asked: Question) -> int:
-    """About the least bound for which there are paths."""
+    """Return about the least bound for which there are paths."""
     answer = ask(replace(asked, bounds_us=[0] * len(asked.bounds_us)))
     assert isinstance(answer, NotFound)
     return answer.latency_us_best or WIDE_US

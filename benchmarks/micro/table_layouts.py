@@ -31,7 +31,7 @@ SUBSCRIPTIONS_PER_CHANNEL = 10
 PRIMES = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 DIVISORS_OF_60 = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60)
 SLOT_FIRST = 50_000_000_000
-"""About today, at thirty events a second: divisions cost what they cost in a router."""
+"""About today's slot, at thirty events a second, so that divisions cost the same as in a router."""
 
 RUNS = 7
 RUN_NS = 1_000_000
@@ -61,7 +61,7 @@ class Result:
 
 
 def cell(channels: int, intervals: int, *, sent: str, position: str) -> Case:
-    """S0 Tab 4.1: some channels have an interval that is due, the others one that is not."""
+    """Return a case of S0 Tab 4.1: some channels have an interval that is due, the others not."""
     rank = {"best": 0, "average": intervals // 2, "worst": intervals - 1}[position]
     is_due, is_not, *others = PRIMES[rank], PRIMES[rank + 1], *PRIMES[:rank], *PRIMES[rank + 2 :]
     others = others[: intervals - 1]
@@ -84,12 +84,12 @@ def cell(channels: int, intervals: int, *, sent: str, position: str) -> Case:
 
 def cells() -> Iterator[Case]:
     for position, sent, channels, intervals in product(POSITIONS, SENT, CHANNELS, INTERVALS):
-        if channels > 1 or sent == "all":  # One channel is one, and all; half of it is nothing.
+        if channels > 1 or sent == "all":  # With one channel, one and all are the same.
             yield cell(channels, intervals, sent=sent, position=position)
 
 
 def grid_rates(subscriptions: int) -> Case:
-    """Ten subscriptions a channel at the rates that grids use: divisors of sixty a second."""
+    """Return ten subscriptions a channel at the rates of grids: divisors of sixty a second."""
     chosen = random.Random(subscriptions)
     channels = max(1, subscriptions // SUBSCRIPTIONS_PER_CHANNEL)
     paths = tuple((i % channels, chosen.choice(DIVISORS_OF_60[2:])) for i in range(subscriptions))
@@ -97,7 +97,7 @@ def grid_rates(subscriptions: int) -> Case:
 
 
 def scattered(subscriptions: int) -> Case:
-    """Any of 64 divisors, so that hardly two channels want the same: our worst case."""
+    """Return any of 64 divisors, so that few channels have the same: our worst case."""
     chosen = random.Random(subscriptions)
     channels = max(1, subscriptions // SUBSCRIPTIONS_PER_CHANNEL)
     paths = tuple((i % channels, chosen.randrange(16, 80)) for i in range(subscriptions))
@@ -105,13 +105,13 @@ def scattered(subscriptions: int) -> Case:
 
 
 def chain(channels: int) -> Case:
-    """Each interval a multiple of the one before, one a channel: what the sparse table is for."""
+    """Return intervals that are multiples of the one before: the best case of the sparse table."""
     paths = tuple((channel, 2 << channel % 12) for channel in range(channels))
     return Case(("chain", str(channels)), (paths,), _stream(256))
 
 
 def many_variables(variables: int) -> Case:
-    """More rows than the caches hold, each with four channels and two intervals a channel."""
+    """Return more rows than the caches hold, of four channels with two intervals each."""
     chosen = random.Random(variables)
     rows = tuple(
         tuple((channel, every) for channel in range(4) for every in chosen.sample((2, 3, 5, 7), 2))
@@ -129,7 +129,7 @@ SERIES: Mapping[str, tuple[Callable[[int], Case], Sequence[int]]] = {
 
 
 def build(case: Case, kind: LayoutKind) -> list[Layout]:
-    """The case's tables, filled; in random order, as events of many variables come."""
+    """Return the case's filled tables in random order, as events of many variables come."""
     tables = []
     for paths in case.variables:
         table = Layout(kind)
@@ -141,7 +141,7 @@ def build(case: Case, kind: LayoutKind) -> list[Layout]:
 
 
 def measure(case: Case, *, runs: int = RUNS, run_ns: int = RUN_NS) -> Result:
-    """All layouts after each other in every run, as the machine may change between runs."""
+    """Measure all layouts after each other in every run, as the machine may change between runs."""
     tables = {kind: build(case, kind) for kind in LayoutKind}
     events = len(case.slots) * len(case.variables)
     repetitions = {}
@@ -169,7 +169,7 @@ def measure(case: Case, *, runs: int = RUNS, run_ns: int = RUN_NS) -> Result:
 
 
 def summary(results: Sequence[Result], series: Mapping[str, Sequence[Result]]) -> dict[str, object]:
-    """Flat fields, then every cell: position, sent, channels, intervals, to close, to sparse."""
+    """Return flat fields, then cells of position, sent, channels, intervals and both ratios."""
     fields: dict[str, object] = {"name": "table_layouts", "cell_count": len(results)}
     for name in ("close", "sparse"):
         ratios = [_ratio(result, name) for result in results]

@@ -14,7 +14,7 @@ ROLES = {
     "subscriber": "SubscriberRole",
     "end_points": "EndPointsRole",
 }
-"""Module of `benchmarks.roles` and its class; loaded by name, since a run starts many of them."""
+"""Modules of `benchmarks.roles` and their classes; loaded by name, since a run starts many."""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The loop that every role shares: a line in, a line out, until stdin closes."""
+"""Loop that every role shares: a line in, a line out, until stdin closes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Answer = dict[str, Any]
 
 
 class Role(Protocol):
-    """A process's work: what it says first, how it answers, and how it ends."""
+    """Work of a process: its first message, its answers, and its end."""
 
     def ready(self) -> Answer: ...
 
@@ -33,29 +33,29 @@ def converse(build: Callable[[Question], Role]) -> int:
         return 1
     role = build(json.loads(plan))
     try:
-        say(role.ready())
+        print_answer(role.ready())
         for line in sys.stdin:
             try:
-                say(role.answer(json.loads(line)))
+                print_answer(role.answer(json.loads(line)))
             except Exception as error:  # The one place that reports a role's failure to its parent.
-                say({"error": f"{type(error).__name__}: {error}"})
+                print_answer({"error": f"{type(error).__name__}: {error}"})
                 raise
     finally:
         role.close()
     return 0
 
 
-def say(answer: Answer) -> None:
-    """One JSON line, at once."""
+def print_answer(answer: Answer) -> None:
+    """Print one JSON line, at once."""
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 
 
 def step_back() -> None:
-    """Give way at once to whatever else wants a processor; every thread started later does too."""
+    """Give way to any other process that needs a processor; every thread started later does too."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def sharpen_sleep() -> None:
-    """Ask for 1 ns of timer slack instead of 50 µs: the load's millisecond is a millisecond."""
+    """Ask for 1 ns of timer slack instead of 50 µs, so that a load's millisecond is exact."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""End-points of a managed cloud, by the public API: what they publish, subscribe, send and see."""
+"""End-points of a managed cloud, by the public API: they publish, subscribe, send and measure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ANSWER_S_MAX = 120.0
 
 
 class EndPointsRole:
-    """Owns a connection for each end-point; publications and subscriptions live as long."""
+    """Owner of a connection for each end-point, with its publications and subscriptions."""
 
     def __init__(self, plan: Question) -> None:
         self._connections: dict[str, Connection] = {
@@ -50,7 +50,7 @@ class EndPointsRole:
             for name, edges in plan["end_points"].items()
         }
         self._publications: dict[tuple[str, str], list[Publication]] = {}
-        """By end-point and prefix."""
+        """Publications by end-point and prefix."""
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._held: dict[Subscription, list[Samples]] = {}
         """Events that were counted, and not yet taken."""
@@ -60,7 +60,7 @@ class EndPointsRole:
         return cls(plan)
 
     def ready(self) -> Answer:
-        collect_rarely()  # As a daemon does; a thousand contracts are no garbage either.
+        collect_rarely()  # As a daemon does; contracts are no garbage.
         return {"end_points": list(self._connections)}
 
     def answer(self, question: Question) -> Answer:
@@ -84,9 +84,9 @@ class EndPointsRole:
     # Publishing.
 
     def _publish(self, question: Question) -> Answer:
-        """So many variables below each end-point's own name.
+        """Publish so many variables below each end-point's own name.
 
-        In one request each, or, when each variable has a phase of its own, in one for each of them.
+        Each end-point sends one request, or one for each variable if each has its own phase.
         """
         period, prefix = gridstat.Period(*question["period"]), str(question["prefix"])
         step_ns, own_ns = (int(question.get(key, 0)) for key in ("phase_step_ns", "own_step_ns"))
@@ -106,7 +106,7 @@ class EndPointsRole:
         return {"published": len(names) * len(self._connections)}
 
     def _unpublish(self, question: Question) -> Answer:
-        """All that have this prefix."""
+        """Withdraw all publications with this prefix."""
         ended = [key for key in self._publications if key[1] == question["prefix"]]
         for key in ended:
             for publication in self._publications.pop(key):
@@ -114,9 +114,9 @@ class EndPointsRole:
         return {}
 
     def _pulse(self, question: Question) -> Answer:
-        """Each period all end-points send theirs in one call, one after another, evenly spaced.
+        """Let all end-points send theirs in one call each period, one after another, evenly spaced.
 
-        `is_apart`: each variable by a `send` of its own, evenly spaced too.
+        `is_apart`: each variable by its own `send`, evenly spaced too.
         """
         pulsing = [
             (self._connections[name], made)
@@ -134,12 +134,12 @@ class EndPointsRole:
 
         tick_s = float(question["period_s"]) / len(parties)
         seconds = float(question["seconds"])
-        # No other end-point or daemon would be on a publisher's machine, to be waited for.
+        # A publisher's machine has no other end-point or daemon that could delay it.
         with in_real_time(None, END_POINT_PRIORITY):
             return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
 
     def _tick(self, question: Question) -> Answer:
-        """At whole multiples of a time one event, of one variable after another."""
+        """Send one event at whole multiples of a time, of one variable after another."""
         tick_s, seconds = float(question["tick_s"]), float(question["seconds"])
         made = [
             each
@@ -149,19 +149,19 @@ class EndPointsRole:
         ]
 
         def send(tick: int) -> int:
-            created_ns = time.time_ns()  # Its own stamp, so that no stall comes between.
+            created_ns = time.time_ns()  # Stamped here, so that no stall comes between.
             if not is_in_slot(created_ns / NS_PER_S, tick, tick_s):
                 return 0  # Too late: it would be the second event of the slot after its own.
             return int(made[tick % len(made)].send(0.0, created_ns=created_ns))
 
-        # No other end-point or daemon would be on a publisher's machine, to be waited for.
+        # A publisher's machine has no other end-point or daemon that could delay it.
         with in_real_time(None, END_POINT_PRIORITY):
             return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
 
     # Subscribing.
 
     def _subscribe(self, question: Question) -> Answer:
-        """All names of each end-point, each with so many requests under way at once."""
+        """Subscribe to all names of each end-point, with so many pending requests each."""
         qos = (
             preset(question["preset"]) if "preset" in question else gridstat.qos(**question["qos"])
         )
@@ -195,22 +195,22 @@ class EndPointsRole:
         self._held.clear()
         return {"ended": count, "seconds": time.monotonic() - began_s}
 
-    # What comes.
+    # Received events.
 
     def _arrived(self, _: Question) -> Answer:
-        """How many events are there to be taken, of all subscriptions."""
+        """Return the number of events that can be taken, of all subscriptions."""
         for some in self._subscriptions.values():
             for each in some:
                 self._held.setdefault(each, []).append(_live(each.read()))
         return {"arrived": sum(len(part) for parts in self._held.values() for part in parts)}
 
     def _read(self, subscription: Subscription) -> Samples:
-        """All events since they were taken last."""
+        """Return all events since the last call."""
         parts = [*self._held.pop(subscription, ()), _live(subscription.read())]
         return np.concatenate(parts)
 
     def _take_paths(self, _: Question) -> Answer:
-        """The latencies of all events kept since the last time, by publisher and subscriber."""
+        """Return the latencies of all events since the last call, by publisher and subscriber."""
         seen: dict[tuple[str, str], list[npt.NDArray[np.int64]]] = {}
         for name, held in self._subscriptions.items():
             for subscription in held:
@@ -226,9 +226,9 @@ class EndPointsRole:
         return {"paths": paths}
 
     def _take(self, question: Question) -> Answer:
-        """The latencies of the events kept since the last time that count.
+        """Return the latencies of the counted events since the last call.
 
-        Of all subscriptions, or those of one end-point, or to one name; after the warm-up, or
+        They are of all subscriptions, or of one end-point, or of one name; after the warm-up, or
         within the windows.
         """
         held = [
@@ -256,13 +256,13 @@ class EndPointsRole:
 
 
 def _live(samples: Samples) -> Samples:
-    """Without what an edge had kept for a late comer, which is no measurement."""
+    """Leave out events that an edge had cached for a new subscriber, which are no measurement."""
     live: Samples = samples[samples["flags"] & int(EventFlag.CACHED) == 0]
     return live
 
 
 def _latencies_ns(samples: Samples) -> npt.NDArray[np.int64]:
-    """From stamp to arrival."""
+    """Return the latencies from stamp to arrival."""
     latencies: npt.NDArray[np.int64] = np.subtract(
         samples["received_ns"], samples["created_ns"], dtype=np.int64, casting="unsafe"
     )
@@ -270,9 +270,9 @@ def _latencies_ns(samples: Samples) -> npt.NDArray[np.int64]:
 
 
 class _Asking:
-    """The requests of one end-point; each that is answered lets the next one go.
+    """Requests of one end-point; each answer releases the next request.
 
-    All but the first few are asked on the session's thread, so there is nothing to lock.
+    All but the first few are sent on the session's thread, so there is nothing to lock.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""When a publisher sends: the closed loop, the steady tick, and the sources' load generator.
+"""Schedules of a publisher: the closed loop, the steady tick, and the sources' load generator.
 
-Each loop takes what to do as a callable and its clock as an argument, so that the arithmetic of the
+Each loop takes its action as a callable and its clock as an argument, so that the arithmetic of the
 load generator (S0 §8.1, Function 8.1) can be tested in virtual time.
 """
 
@@ -19,7 +19,7 @@ WAIT_S_MIN, WAIT_S_MAX = 25e-6, 1e-3
 
 
 class Clock(Protocol):
-    """Seconds, and a way to let them pass."""
+    """Clock in seconds that can wait."""
 
     def now_s(self) -> float: ...
 
@@ -38,7 +38,7 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """What a closed loop did."""
+    """Result of a closed loop."""
 
     sent: int
     lost: int
@@ -47,7 +47,7 @@ class Flood:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What a steady tick sent; longer than asked for when the sender could not keep up."""
+    """Result of a steady tick; longer than requested if the sender could not keep up."""
 
     sent: int
     seconds: float
@@ -55,7 +55,7 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class LoadRun:
-    """What the load generator did; `publish_s` is the time spent in publishing alone."""
+    """Result of the load generator; `publish_s` is the time spent in publishing alone."""
 
     sent: int
     cycles: int
@@ -72,10 +72,10 @@ def flood(
     chunk_max: int,
     is_spinning: bool = False,
 ) -> Flood:
-    """Keep at most `in_flight_max` events under way, going on when half of them have arrived.
+    """Keep at most `in_flight_max` events in flight; continue when half of them have arrived.
 
-    `send(n)` sends up to n events and says how many; `delivered()` counts arrivals. A pause of half
-    a second with events outstanding means that they are lost: they are counted, and it goes on.
+    `send(n)` sends up to n events and returns how many; `delivered()` counts arrivals. Events that
+    are outstanding for half a second without an arrival are lost; the loop counts them and goes on.
     A spinning loop yields instead of sleeping: for a background process that must never be late.
     """
     started_s = time.monotonic()
@@ -102,9 +102,9 @@ def steady(
     is_aligned: bool = False,
     phase_s: float = 0.0,
 ) -> Ticked:
-    """Call `send(n)`, which says how many events it sent, at every tick of a schedule.
+    """Call `send(n)`, which returns how many events it sent, at every tick of a schedule.
 
-    Ticks that a stall has swallowed are skipped, never made up for in a burst. n counts the calls;
+    Ticks missed by a stall are skipped, never made up for in a burst. n counts the calls;
     aligned ticks lie `phase_s` after whole multiples of `tick_s` of the real-time clock, and n is
     that multiple.
     """
@@ -125,7 +125,7 @@ def steady(
 
 
 def is_in_slot(at_s: float, tick: int, tick_s: float) -> bool:
-    """Whether an event of this time belongs to the slot around its tick, and not to another's."""
+    """Return whether an event of this time belongs to the slot around its tick."""
     return abs(at_s - tick * tick_s) < tick_s / 2
 
 
@@ -138,7 +138,7 @@ def generate_load(
     sleep_s: float = 1e-3,
     lag_s: float = 0.0,
 ) -> LoadRun:
-    """S0 §8.1, S3 §5.1: publish all variables, with a lag between them, then sleep 1 ms; again."""
+    """Publish all variables, with a lag between them, then sleep 1 ms; again (S0 §8.1, S3 §5.1)."""
     assert variables > 0
     started_s = clock.now_s()
     cycles, publish_s = 0, 0.0
@@ -163,7 +163,7 @@ def reached(
 ) -> bool:
     """Wait until `goal` has been delivered; give up `stall_s` after the last arrival.
 
-    Each look costs processor time that the hop could use, so the pauses between them grow.
+    Each check costs processor time that the hop could use, so the pauses between them grow.
     """
     stall_s = STALL_S if stall_s is None else stall_s
     before, wait_s = delivered(), WAIT_S_MIN

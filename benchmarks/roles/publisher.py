@@ -26,7 +26,7 @@ NS_PER_MS = 1_000_000
 
 
 class PublisherRole:
-    """Owns the senders; one command at a time runs to its end and is answered with counts."""
+    """Owner of the senders; one command at a time runs to its end and is answered with counts."""
 
     def __init__(self, plan: PublisherPlan) -> None:
         if plan.is_background:
@@ -67,7 +67,7 @@ class PublisherRole:
             sender.close()
 
     def _flood(self, question: Question) -> Answer:
-        """The closed loop through the first sender; `per_datagram` 0 packs to the MTU."""
+        """Run the closed loop through the first sender; `per_datagram` 0 packs to the MTU."""
         assert self._pages is not None
         chunk_max = int(question["chunk_max"])
         per_datagram = int(question["per_datagram"])
@@ -88,7 +88,7 @@ class PublisherRole:
         return asdict(ran)
 
     def _steady_burst(self, question: Question) -> Ticked:
-        """At each tick `per_tick` events in one `send_many`, one event a datagram."""
+        """Send `per_tick` events at each tick in one `send_many`, one event a datagram."""
         per_tick = int(question["per_tick"])
         stream = self._stream(question, per_tick)
 
@@ -98,7 +98,7 @@ class PublisherRole:
         return steady(send, tick_s=float(question["tick_s"]), seconds=float(question["seconds"]))
 
     def _steady_single(self, question: Question) -> Ticked:
-        """At each tick `per_tick` separate sends, each variable from its own sender."""
+        """Send `per_tick` separate events at each tick, each variable from its own sender."""
         first_id, count = int(question["first_id"]), int(question["count"])
         per_tick, urgent = int(question["per_tick"]), bool(question.get("urgent", False))
         value = bytes(int(question["event_bytes"]) - EVENT_BYTES + 8)
@@ -110,8 +110,8 @@ class PublisherRole:
                 senders[index % len(senders)].send(first_id + index, value, urgent=urgent)
             return per_tick
 
-        wish = None if question.get("is_real_time", False) else 0
-        with in_real_time(wish, END_POINT_PRIORITY):
+        priority_wanted = None if question.get("is_real_time", False) else 0
+        with in_real_time(priority_wanted, END_POINT_PRIORITY):
             return steady(
                 send,
                 tick_s=float(question["tick_s"]),
@@ -121,7 +121,7 @@ class PublisherRole:
             )
 
     def _probe(self, question: Question) -> Ticked:
-        """Slow events at even ticks from the first sender, alerts at odd ones from the second."""
+        """Send slow events at even ticks by the first sender, alerts at odd ones by the second."""
         slow_id, slow_count = int(question["slow_first_id"]), int(question["slow_count"])
         alert_id, alert_count = int(question["alert_first_id"]), int(question["alert_count"])
         slow_sender, alert_sender = self._senders
@@ -137,7 +137,7 @@ class PublisherRole:
         return steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True)
 
     def _load(self, question: Question) -> Answer:
-        """The sources' generator; also counts the events that a half-rate subscription sees."""
+        """Run the sources' generator; also count the events that a half-rate subscription sees."""
         first_id, variables = int(question["first_id"]), int(question["count"])
         stamps = array.array("Q")
         sender, value = self._senders[0], 0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ReferenceRole:
-    """Owns the reference and the one thread that runs it."""
+    """Owner of the reference and the one thread that runs it."""
 
     def __init__(self, plan: RouterPlan) -> None:
         self._plan = plan

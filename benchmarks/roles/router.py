@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from benchmarks.roles.conversation import Answer, Question
 
 REDUNDANT = Term(2)
-"""Beside every = 1 it adds nothing, so a row may gain and lose it without losing an event."""
+"""Redundant term: beside every = 1 it adds nothing, so no event is lost with it."""
 
 
 class RouterRole:
-    """Owns one started core; the forwarding itself runs in the core's thread."""
+    """Owner of one started core; the forwarding itself runs in the core's thread."""
 
     def __init__(self, plan: RouterPlan) -> None:
         self._plan = plan
@@ -64,8 +64,8 @@ class RouterRole:
     def _change(self, changes: int, per_s: float) -> Answer:
         """Commit one row at a time; `per_s` 0 means one after the other.
 
-        Even changes touch the first group, which carries the load, in a way that must not show;
-        odd ones take the last group's rows off the table's routes and put them back.
+        Even changes touch the first group, which carries the load, without an effect; odd ones
+        remove the routes of the last group's rows and add them again.
         """
         versions = _versions(self._plan)
         is_routed = {row.variable_id: True for row in table.rows_of(self._plan.groups[-1])}
@@ -92,7 +92,7 @@ class RouterRole:
 
 
 def _versions(plan: RouterPlan) -> Iterator[Row]:
-    """Rows to commit, for ever: each round of a group flips all its rows once."""
+    """Yield rows to commit, for ever: each round of a group flips all its rows once."""
     loaded = list(table.rows_of(plan.groups[0]))
     toggled = list(table.rows_of(plan.groups[-1]))
     is_plain = True

@@ -1,9 +1,9 @@
 """Events to send: arrays of identifiers, values and real, increasing time stamps.
 
-A closed loop sends whatever has room, as if it had been created since the last time: the stamps of
-a chunk lie evenly between the previous chunk and now. Only when the loop is faster than the
-variables' period allows, or after a stall longer than a window, do they leave the clock, and come
-back to it as soon as they can: nothing is policed, nothing is a duplicate.
+A closed loop sends as many events as there is room for, stamped as if created since the last
+chunk: the stamps lie evenly between the previous chunk and now. Only when the loop is faster than
+the variables' period allows, or after a stall longer than a window, do they leave the clock, and
+return to it as soon as possible: nothing is policed, nothing is a duplicate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 SLOTS_MIN, SLOTS_MAX = 2, 200
-"""Between two events of a variable, in a window of 256 slots."""
+"""Fewest and most slots between two events of a variable, in a window of 256 slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Chunk:
 
 
 class EventStream:
-    """Goes round the variables for ever; a chunk is slices of arrays made at the start."""
+    """Endless cycle over the variables; a chunk is slices of arrays made at the start."""
 
     def __init__(
         self, first_id: int, count: int, *, event_bytes: int, chunk_max: int, period_ns: int
@@ -52,12 +52,12 @@ class EventStream:
         self._created_ns_last = 0
 
     def take_at_once(self, events: int) -> Chunk:
-        """The next events, all created now; each variable at most once."""
+        """Return the next events, all created now; each variable at most once."""
         assert events <= self._count
         return self._take(events, np.full(events, time.time_ns(), np.uint64))
 
     def take_since_last(self, events: int) -> Chunk:
-        """The next events, created one after the other since the last chunk."""
+        """Return the next events, created one after the other since the last chunk."""
         now_ns = time.time_ns()
         round_ns = self._period_ns * events / self._count
         last_ns = self._created_ns_last or now_ns - int(SLOTS_MIN * round_ns)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SubscriberRole:
-    """Owns the receivers; receiver i counts into bytes i * 4,096 and up of the page file."""
+    """Owner of the receivers; receiver i counts into bytes i * 4,096 and up of the page file."""
 
     def __init__(self, plan: SubscriberPlan) -> None:
         self._plan = plan
@@ -72,7 +72,7 @@ class SubscriberRole:
         return receiver
 
     def _take(self, index: int, question: Question) -> Answer:
-        """Empty the ring: the latencies of the wanted variables, without the warm-up."""
+        """Empty the ring and return the latencies of the wanted variables, without the warm-up."""
         samples = self._receivers[index].read(events_max=self._plan.ring_events, timeout_s=0)
         first_id = int(question.get("first_id", 0))
         last_id = first_id + int(question.get("count", 2**32))

@@ -1,4 +1,4 @@
-"""A plan's groups as the core's rows and channels; router and reference share it."""
+"""Translation of a plan's groups into the core's rows and channels, for router and reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS_PER_COMMIT = 10_000
 
 
 class Forwarding(Protocol):
-    """What the compiled core and the reference have in common here."""
+    """Interface that the compiled core and the reference have in common here."""
 
     def open_channel(self, spec: ChannelSpec) -> None: ...
 
@@ -27,12 +27,12 @@ class Forwarding(Protocol):
 
 
 def period_of(group: Group) -> Period | None:
-    """The group's period as the model writes it."""
+    """Return the group's period in the model's form."""
     return Period(*group.period) if group.period is not None else None
 
 
 def rows_of(group: Group) -> Iterator[Row]:
-    """One row per variable of the group."""
+    """Yield one row per variable of the group."""
     period = period_of(group)
     routes = tuple(
         Route(channel_id=way.channel_id, terms=tuple(Term(every) for every in way.every))
@@ -50,7 +50,7 @@ def rows_of(group: Group) -> Iterator[Row]:
 
 
 def limits_for(plan: RouterPlan) -> Limits:
-    """Room for the plan's table, and no less than the defaults."""
+    """Return limits with room for the plan's table, and no less than the defaults."""
     usual = Limits()
     variables = sum(group.count for group in plan.groups)
     rings = sum(group.count for group in plan.groups if group.period is None)

@@ -1,10 +1,10 @@
-"""A driver of its own, to be killed: ingests a log until told to end by a file, then flushes.
+"""Driver process to be killed: ingests a log until a file is removed, then flushes.
 
     python -m lab.pipeline.driver FOLDER ROWS_PER_BATCH LOG [--rules FILE] [--once] …
 
-It takes what is recorded while the file `more` lies in the folder, and once it is gone, all that is
-there. With --once it takes what is recorded by now, and leaves the last windows open. With rules it
-finds alarms, and hands them on into a file.
+It ingests new records while the file `more` is in the folder, and all remaining records once the
+file is gone. With --once it ingests what is recorded by now, and leaves the last windows open. With
+rules it finds alarms, and appends them to a file.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from lab.pipeline.orphan import end_with_parent
 MORE = "more"
 
 
-def main(words: list[str]) -> None:
-    asked = _parser().parse_args(words)
+def main(argv: list[str]) -> None:
+    asked = _parser().parse_args(argv)
     end_with_parent()
-    if asked.file_bytes_max:  # What a program sees of this is what it sees of a full disk.
+    if asked.file_bytes_max:  # A program cannot tell this limit from a full disk.
         resource.setrlimit(resource.RLIMIT_FSIZE, (asked.file_bytes_max, resource.RLIM_INFINITY))
     path: Path = asked.folder
     settings = SparkSettings(

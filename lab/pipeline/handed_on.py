@@ -1,7 +1,7 @@
-"""Alarms as a driver has handed them on: a file with a line for each, in place of a grid.
+"""Alarms that a driver has handed on: a file with a line for each alarm, in place of a grid.
 
-A line holds all that an alarm says, its identity included, and is on the disk before the driver
-goes on. Whoever is killed meanwhile leaves a torn line behind, which nobody has got.
+A line holds all fields of an alarm, including its identity, and is on the disk before the driver
+continues. A driver that is killed meanwhile leaves a torn line, which no reader counts.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ CONTENT: Final = ("kind", "stream", "value", "limit", "severity", "text")
 
 
 class HandedOn:
-    """`publish` is what a follower of alarms calls."""
+    """File of handed-on alarms; a follower of alarms calls `publish`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
 
     def publish(self, alarms: pa.Table) -> None:
         with self._path.open("ab") as file:
-            # A line begins with the end of the one before, which may be torn.
+            # A line begins with the end of the line before, which may be torn.
             file.write("".join(f"\n{line}" for line in lines_of(alarms)).encode())
             file.flush()
             os.fsync(file.fileno())
 
 
 def lines_of(alarms: pa.Table) -> list[str]:
-    """The same for the same alarm."""
+    """Return a line for each alarm; equal alarms have equal lines."""
     rows = alarms.select([*IDENTITY, *CONTENT]).to_pylist()
     return [json.dumps(list(row.values())) for row in rows]
 
 
 def handed_on(folder: Path) -> list[str]:
-    """Whole lines, in the order in which they were handed on."""
+    """Return the whole lines, in the order in which they were handed on."""
     path = folder / FILE
     lines = path.read_text().split("\n") if path.exists() else []
     return [line for line in lines if _is_whole(line)]
 
 
 def handed_again(folder: Path) -> int:
-    """How often an alarm was handed on that had been before."""
+    """Return how often an alarm was handed on again."""
     lines = handed_on(folder)
     return len(lines) - len(set(lines))
 
 
 def complaints(folder: Path, alarms: pa.Table) -> Iterator[str]:
-    """Where what was handed on is not what is in the table, alarm for alarm."""
+    """Yield the differences between the handed-on alarms and those of the table."""
     kept, lines = lines_of(alarms), set(handed_on(folder))
     for name, found in (("in the table", kept), ("handed on", lines)):
         often = Counter(_identity(line) for line in found)

@@ -1,6 +1,6 @@
-"""Drivers that are started and killed, at instants that a seed chooses.
+"""Drivers that are started and killed at instants that a seed chooses.
 
-A driver is a process group of its own: Python, Java and the workers of Python go at once, as if
+A driver is its own process group: Python, Java and the Python workers are killed at once, as if
 the machine had lost them.
 """
 
@@ -40,20 +40,20 @@ def driver(
     is_once: bool = False,
     file_bytes_max: int = 0,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs beside the caller; whatever of it is left at the end is killed.
+    """Run a driver beside the caller; kill its process group at the end of the block.
 
-    It finds alarms if there are rules. One that runs once leaves the last windows open, and lets
-    the next one go on as if there had been only one.
+    The driver finds alarms if there are rules. With `is_once` it leaves the last windows open, so
+    that the next driver continues as if there had been only one.
     """
-    words = [str(folder.path), str(rows_per_batch), str(folder.log)]
-    words += [] if rules is None else ["--rules", str(rules)]
-    words += ["--once"] if is_once else []
-    words += ["--file-bytes-max", str(file_bytes_max)]
-    with (folder.path / DRIVER_LOG).open("ab") as told:
+    arguments = [str(folder.path), str(rows_per_batch), str(folder.log)]
+    arguments += [] if rules is None else ["--rules", str(rules)]
+    arguments += ["--once"] if is_once else []
+    arguments += ["--file-bytes-max", str(file_bytes_max)]
+    with (folder.path / DRIVER_LOG).open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "lab.pipeline.driver", *words],
-            stdout=told,
-            stderr=told,
+            [sys.executable, "-m", "lab.pipeline.driver", *arguments],
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
     try:
@@ -63,15 +63,15 @@ def driver(
 
 
 def kill_in_the_middle(folder: PipelineFolder, rows_per_batch: int, chance: random.Random) -> int:
-    """Starts a driver, waits until it has brought something in, and kills it soon after.
+    """Start a driver, wait until it has ingested something, and kill it soon after.
 
-    Returns how many records were in by then.
+    Return how many records were ingested by then.
     """
     before = taken(folder)
     with driver(folder, rows_per_batch) as process:
         deadline = time.monotonic() + END_S_MAX
         while taken(folder) <= before and time.monotonic() < deadline:
-            assert process.poll() is None, last_words(folder)
+            assert process.poll() is None, last_output(folder)
             time.sleep(0.1)
         time.sleep(chance.random() * 1.5)
     return taken(folder)
@@ -84,7 +84,7 @@ def finish(
     rules: Path | None = None,
     is_once: bool = False,
 ) -> None:
-    """A driver that is let live to the end, the last one unless it runs once."""
+    """Run a driver to its end; it is the last driver unless it runs once."""
     (folder.path / MORE).unlink(missing_ok=True)
     with driver(folder, rows_per_batch, rules=rules, is_once=is_once) as process:
         try:
@@ -92,23 +92,23 @@ def finish(
         except subprocess.TimeoutExpired as error:
             raise LabError(f"a driver is not at its end after {END_S_MAX:.0f} s") from error
         if code:
-            raise LabError(f"a driver ended with {code}: {last_words(folder)}")
+            raise LabError(f"a driver ended with {code}: {last_output(folder)}")
 
 
-def last_words(folder: PipelineFolder) -> str:
-    """What its drivers have printed last."""
+def last_output(folder: PipelineFolder) -> str:
+    """Return the end of the output of the folder's drivers."""
     return (folder.path / DRIVER_LOG).read_text(errors="replace")[-2_000:]
 
 
 def taken(folder: PipelineFolder) -> int:
-    """How far the archive is."""
-    if commits(folder) == 0:  # Else this would make the table, beside its driver.
+    """Return the number of records in the archive."""
+    if commits(folder) == 0:  # Else this call would create the table.
         return 0
     return StoredTable(folder.tables, EVENTS).mark(RECORD) or 0
 
 
 def commits(folder: PipelineFolder) -> int:
-    """How many the archive has had; cheap enough to be asked all the time."""
+    """Return the number of commits of the archive; cheap enough for every poll."""
     versions = (folder.tables / EVENTS.name / "_delta_log").glob("*.json")
     return max((int(path.stem) + 1 for path in versions if path.stem.isdigit()), default=0)
 

@@ -1,4 +1,4 @@
-"""A process that is made to be killed does not outlive the one that would kill it."""
+"""Watch of the parent process: a process made to be killed does not outlive its killer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOOK_S: Final = 0.5
 
 
 def end_with_parent() -> None:
-    """From now on: when the parent is gone, so is this process, and its group if it leads one."""
+    """Start a thread that ends this process, or the group it leads, once the parent is gone."""
     threading.Thread(target=_watch, args=(os.getppid(),), name="parent", daemon=True).start()
 
 

@@ -1,10 +1,10 @@
-"""A recorder to be killed: the real one, its writing thread included, fed by this process.
+"""Recorder process to be killed: the real recorder with its writing thread, fed by this process.
 
-    python -m lab.pipeline.recorder LOG TOLD
+    python -m lab.pipeline.recorder LOG REPORTED
 
-It starts, notes how long nobody recorded, and tells of itself as `gridstat recorder` does; only the
-events come from `feed.py` instead of a cloud. What it says is recorded stands in the file TOLD, and
-is what it owes, whatever becomes of it.
+It starts, notes how long there was no recorder, and reports on itself as `gridstat recorder` does;
+only the events come from `feed.py` instead of a cloud. The file REPORTED has the number
+of records that it has reported as recorded: the log must hold them after any kill.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from gridstat.record.log_settings import MIB, LogSettings, RecorderSettings
 from gridstat.record.recorder import Recorder
 from gridstat.record.status_file import write_status
 from gridstat.record.writing_thread import WritingThread
-from lab.pipeline.feed import Life, samples, variables
+from lab.pipeline.feed import RecorderRun, samples, variables
 from lab.pipeline.orphan import end_with_parent
 
-TURN_S: Final = 0.02
+POLL_S: Final = 0.02
 SETTINGS: Final = RecorderSettings(
     events=LogSettings(segment_bytes_max=400_000, log_bytes_max=256 * MIB),  # Half a minute each.
     side=LogSettings(segment_bytes_max=4_000, log_bytes_max=64 * MIB),
@@ -34,9 +34,9 @@ SETTINGS: Final = RecorderSettings(
 _NUMBER: Final = struct.Struct("<q")
 
 
-def main(words: list[str]) -> None:
+def main(argv: list[str]) -> None:
     end_with_parent()
-    log, told = Path(words[0]), os.open(words[1], os.O_WRONLY | os.O_CREAT, 0o644)
+    log, reported = Path(argv[0]), os.open(argv[1], os.O_WRONLY | os.O_CREAT, 0o644)
     recorder = Recorder(log, now_ns=time.time_ns, settings=SETTINGS)
     down_until_ns = recorder.note_downtime()
     writing = WritingThread(
@@ -50,26 +50,26 @@ def main(words: list[str]) -> None:
             recorder.begin(variable, 1, int(variable.variable_id))
         if down_until_ns is not None:
             recorder.miss(GapReason.DOWN, down_until_ns, time.time_ns(), None)
-        _feed(recorder, told)
+        _feed(recorder, reported)
     finally:
         writing.close()
 
 
-def _feed(recorder: Recorder, told: int) -> None:
-    life = Life(recorder.figures().recorded, time.time_ns())
-    fed = life.first
+def _feed(recorder: Recorder, reported: int) -> None:
+    run = RecorderRun(recorder.figures().recorded, time.time_ns())
+    fed = run.first
     while True:
         now_ns = time.time_ns()
-        if (due := life.due(now_ns)) > fed:
-            recorder.take(samples(life, fed, due - fed, now_ns))
+        if (due := run.due(now_ns)) > fed:
+            recorder.take(samples(run, fed, due - fed, now_ns))
             fed = due
-        os.pwrite(told, _NUMBER.pack(recorder.figures().recorded), 0)
-        time.sleep(TURN_S)
+        os.pwrite(reported, _NUMBER.pack(recorder.figures().recorded), 0)
+        time.sleep(POLL_S)
 
 
-def told_recorded(told: Path) -> int:
-    """What recorders have ever said is recorded, in the file TOLD."""
-    content = told.read_bytes() if told.exists() else b""
+def reported_records(reported: Path) -> int:
+    """Return the number of records that recorders have reported in the file REPORTED."""
+    content = reported.read_bytes() if reported.exists() else b""
     return int(_NUMBER.unpack(content)[0]) if content else 0
 
 

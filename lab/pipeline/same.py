@@ -1,4 +1,4 @@
-"""Whether two pipelines that read the same log have come to the same tables."""
+"""Comparison of two pipelines that have read the same log: their tables must be equal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RTOL, ATOL = 1e-9, 1e-12
 
 
 def complaints(one: PipelineFolder, other: PipelineFolder) -> Iterator[str]:
-    """What is lost, doubled or different; nothing if all is well."""
+    """Yield what is lost, doubled or different; nothing if both pipelines are correct."""
     recorded = LogReader(one.log, RECORDED).ends()[1]
     for folder in (one, other):
         records = [
@@ -38,7 +38,7 @@ def complaints(one: PipelineFolder, other: PipelineFolder) -> Iterator[str]:
 
 
 def unlawful(good: pa.Table, bad: pa.Table) -> Iterator[str]:
-    """Records that are not what was fed, or in quarantine for another reason than they must be."""
+    """Yield complaints about records that were not fed, or with a wrong reason of quarantine."""
     number, sequence = (
         np.concatenate([rows.column(name).to_numpy().astype(np.int64) for rows in (good, bad)])
         for name in ("record", "sequence")
@@ -48,14 +48,16 @@ def unlawful(good: pa.Table, bad: pa.Table) -> Iterator[str]:
     wrong = np.flatnonzero(found != expected)
     if len(wrong):
         at = wrong[0]
-        told = f"record {number[at]} is {found[at] or 'good'} instead of {expected[at] or 'good'}"
-        yield f"{len(wrong)} records are not what was fed: {told}"
+        example = (
+            f"record {number[at]} is {found[at] or 'good'} instead of {expected[at] or 'good'}"
+        )
+        yield f"{len(wrong)} records are not what was fed: {example}"
     for reason in np.setdiff1d(REASONS, found):
         yield f"no record has the reason {reason}, so nothing is shown of it"
 
 
 def differences(one: pa.Table, other: pa.Table, table: TableSchema) -> Iterator[str]:
-    """Columns in which two tables with the same rows differ."""
+    """Yield the columns in which two tables with the same rows differ."""
     if one.num_rows != other.num_rows:
         yield f"{table.name}: {one.num_rows} rows and {other.num_rows}"
         return
@@ -65,7 +67,7 @@ def differences(one: pa.Table, other: pa.Table, table: TableSchema) -> Iterator[
 
 
 def rows_of(folder: PipelineFolder, table: TableSchema) -> pa.Table:
-    """A table in the order of its key."""
+    """Return a table in the order of its key."""
     rows = DeltaTable(str(folder.tables / table.name)).to_pyarrow_table()
     return rows.sort_by([(name, "ascending") for name in table.key]).combine_chunks()
 

@@ -28,8 +28,8 @@ from gridstat.record.record_kinds import EVENTS as RECORDED
 from lab.errors import LabError
 from lab.pipeline import handed_on, same
 from lab.pipeline.driver import MORE
-from lab.pipeline.killing import commits, driver, finish, last_words, taken
-from lab.pipeline.recorder_lives import RecorderLives
+from lab.pipeline.killing import commits, driver, finish, last_output, taken
+from lab.pipeline.successive_recorders import SuccessiveRecorders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,23 +40,23 @@ RULES: Final = Path(__file__).with_name("soak_rules.toml")
 KILLS: Final = 200
 ROWS_PER_BATCH: Final = 4_000
 ROWS_AT_ONCE: Final = 200_000
-"""In a batch of those who are not killed."""
-HOUSE_EVERY: Final = 25
-"""Kills; in a short soak, half of them."""
+"""Rows of a batch of drivers that are not killed."""
+COMPACT_EVERY: Final = 25
+"""Kills between compactions; in a short soak, half of all kills."""
 START_S_MAX: Final = 120.0
 EARLY_SHARE: Final = 0.2
-"""So many drivers are killed while they start."""
+"""Share of drivers that are killed while they start."""
 EARLY_S_MAX: Final = 10.0
 LATER_S_MAX: Final = 5.0
-"""So long after a driver's first commit it is killed at the latest."""
+"""Longest time from a driver's first commit to its kill."""
 POLL_S: Final = 0.05
 ENDED_BY_HAND: Final = 130
 
 
-def main(words: list[str] | None = None) -> int:
-    asked = _parser().parse_args(words)
+def main(argv: list[str] | None = None) -> int:
+    asked = _parser().parse_args(argv)
     seed = random.SystemRandom().randrange(2**32) if asked.seed is None else asked.seed
-    for number in (signal.SIGINT, signal.SIGTERM):  # Whoever leaves cleans up.
+    for number in (signal.SIGINT, signal.SIGTERM):  # An interrupted soak cleans up.
         signal.signal(number, signal.default_int_handler)
     tell(f"seed {seed}, {asked.kills} kills of drivers and of recorders, files in {asked.folder}")
     began_s = time.monotonic()
@@ -76,7 +76,7 @@ def main(words: list[str] | None = None) -> int:
 
 @dataclass(slots=True)
 class Kills:
-    """Of drivers; in work are those that had brought something in."""
+    """Kills of drivers; `in_work` counts drivers that had ingested something."""
 
     wanted: int
     done: int = 0
@@ -84,7 +84,7 @@ class Kills:
 
 
 class Soak:
-    """Two pipelines of one log in a folder: one is killed, the other goes on undisturbed."""
+    """Two pipelines of one log in a folder: one is killed, the other continues undisturbed."""
 
     def __init__(self, folder: Path, kills: int, chance: random.Random) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -94,33 +94,35 @@ class Soak:
             each.path.mkdir(parents=True)
         self._chance = chance
         self._kills = Kills(kills)
-        self._house_every = max(1, min(HOUSE_EVERY, kills // 2))
-        # A seed of its own: how often a recorder is looked at is a matter of time.
-        self._lives = RecorderLives(folder, folder / "log", random.Random(chance.random()))
+        self._compact_every = max(1, min(COMPACT_EVERY, kills // 2))
+        # A separate seed, since the number of checks on a recorder depends on time.
+        self._recorders = SuccessiveRecorders(
+            folder, folder / "log", random.Random(chance.random())
+        )
         self._began_s = time.monotonic()
 
     def run(self) -> list[str]:
-        """All kills, and what is wrong after them; nothing if all is well."""
+        """Run all kills; return the complaints about the result, none if it is correct."""
         kills = self._kills
-        with self._lives as lives:
+        with self._recorders as recorders:
             while kills.done < kills.wanted:
                 kills.in_work += self._trial()
                 kills.done += 1
-                if kills.done % self._house_every == 0:
-                    self._keep_house()
+                if kills.done % self._compact_every == 0:
+                    self._compact()
                 self._tell_progress()
-            while lives.kills < kills.wanted:
-                lives.tend()
+            while recorders.kills < kills.wanted:
+                recorders.tend()
                 time.sleep(POLL_S)
-            lives.end_one()
+            recorders.end_one()
         tell("the last drivers bring in the rest")
         for each in (self._killed, self._undisturbed):
             finish(each, ROWS_AT_ONCE, rules=RULES)
         self._tell_figures()
-        return [*lives.complaints, *self._complaints()]
+        return [*recorders.complaints, *self._complaints()]
 
     def _trial(self) -> bool:
-        """A driver that is killed; whether it had brought something in."""
+        """Start a driver and kill it; return whether it had ingested something."""
         folder, chance = self._killed, self._chance
         before = taken(folder)
         (folder.path / MORE).touch()
@@ -139,20 +141,20 @@ class Soak:
         deadline_s = time.monotonic() + START_S_MAX
         while commits(self._killed) == seen or taken(self._killed) <= before:
             if time.monotonic() > deadline_s:
-                raise LabError(f"a driver brought nothing in: {last_words(self._killed)}")
+                raise LabError(f"a driver brought nothing in: {last_output(self._killed)}")
             self._live(process, POLL_S)
 
     def _live(self, process: Popen[bytes], seconds: float) -> None:
-        """Lets time pass, in which recorders are killed and started again."""
+        """Wait while recorders are killed and started again."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
-            self._lives.tend()
+            self._recorders.tend()
             if process.poll() is not None:
-                raise LabError(f"a driver ended by itself: {last_words(self._killed)}")
+                raise LabError(f"a driver ended by itself: {last_output(self._killed)}")
             time.sleep(min(left_s, POLL_S))
 
-    def _keep_house(self) -> None:
-        """Compacts, and lets the recorder release what both pipelines need no more."""
+    def _compact(self) -> None:
+        """Compact the tables, and let the recorder release the records that no pipeline needs."""
         finish(self._undisturbed, ROWS_AT_ONCE, rules=RULES, is_once=True)
         unneeded = []
         for each in (self._killed, self._undisturbed):
@@ -176,22 +178,23 @@ class Soak:
             yield "no driver was killed at work"
 
     def _tell_progress(self) -> None:
-        kills, lives = self._kills, self._lives
+        kills, recorders = self._kills, self._recorders
         took_s = time.monotonic() - self._began_s
         left_min = took_s / kills.done * (kills.wanted - kills.done) / 60
         tell(
             f"{kills.done}/{kills.wanted} drivers killed, {kills.in_work} in work; "
-            f"{lives.kills} recorders, {lives.felt} in work; "
-            f"{lives.recorded} recorded, {taken(self._killed)} taken; {left_min:.0f} min left"
+            f"{recorders.kills} recorders, {recorders.felt} in work; "
+            f"{recorders.recorded} recorded, {taken(self._killed)} taken; {left_min:.0f} min left"
         )
 
     def _tell_figures(self) -> None:
-        kills, lives, one = self._kills, self._lives, self._killed
+        kills, recorders, one = self._kills, self._recorders, self._killed
         alarms = same.rows_of(one, ALARMS).num_rows
         tell(
             f"{kills.done} drivers killed, {kills.in_work} in work; "
-            f"{lives.kills} recorders, {lives.felt} in work; {lives.recorded} recorded; "
-            f"{alarms} alarms, handed on again {handed_on.handed_again(one.path)} times"
+            f"{recorders.kills} recorders, {recorders.felt} in work; "
+            f"{recorders.recorded} recorded; {alarms} alarms, "
+            f"handed on again {handed_on.handed_again(one.path)} times"
         )
 
 

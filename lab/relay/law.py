@@ -1,4 +1,4 @@
-"""The law of a faulty link: what becomes of its n-th frame, from nothing but seed, n and settings.
+"""The law of a faulty link: the fate of its n-th frame, from seed, n and settings alone.
 
 Loss follows S1 §6.1: a trigger of probability loss / mean burst loses a number of frames in a row,
 drawn evenly from [burst_min, burst_max], and none triggers inside a burst; so bursts of 1 are plain
@@ -22,7 +22,7 @@ MASK: Final = 2**64 - 1
 
 
 class Direction(Enum):
-    """Of a wire: from its near end to its far one, back, or both."""
+    """Direction of a wire: from its near end to its far end, back, or both."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -30,7 +30,7 @@ class Direction(Enum):
 
 
 class Stream(Enum):
-    """One stream of random numbers for each question."""
+    """Stream of random numbers, one for each question."""
 
     LOSS = 0
     BURST = 1
@@ -44,7 +44,7 @@ class Stream(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LinkFaults:
-    """What a link does to frames of one direction; as it stands here, nothing.
+    """Faults of a link for frames of one direction; the defaults are a faultless link.
 
     A frame is delayed by at least `delay_ms` and at most `delay_ms + jitter_ms`, each on its own,
     so that jitter alone can reorder. `reorder` holds a frame back until the next one has passed.
@@ -78,18 +78,22 @@ class LinkFaults:
 
     @property
     def loss_in_the_long_run(self) -> float:
-        """The true share of lost frames; a little under `loss` for bursts, as S1 §6.1's rule is."""
+        """Return the true share of lost frames; a little under `loss` for bursts (S1 §6.1)."""
         burst_mean = (self.burst_min + self.burst_max) / 2
         return self.loss / (1 + self.loss - self.loss / burst_mean)
 
-    def words(self) -> list[str]:
-        """The settings as the C program reads them."""
-        return [word for field in fields(self) for word in (field.name, _plain(self, field.name))]
+    def arguments(self) -> list[str]:
+        """Return the settings as the C program reads them."""
+        return [
+            argument
+            for field in fields(self)
+            for argument in (field.name, _plain(self, field.name))
+        ]
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of one frame; `flip` counts modulo the bits of a datagram's content."""
+    """Fate of one frame; `flip` counts modulo the bits of a datagram's content."""
 
     is_lost: bool
     is_corrupted: bool
@@ -101,7 +105,7 @@ class Fate:
 
 
 def fates(faults: LinkFaults, direction: Direction) -> Iterator[Fate]:
-    """The fates of all frames of one direction, in the order of their arrival."""
+    """Yield the fates of all frames of one direction, in the order of their arrival."""
     assert direction is not Direction.BOTH
     key = _mix(faults.seed * 2 + (direction is Direction.BACKWARD) + GOLDEN)
     burst_left = 0
@@ -122,7 +126,7 @@ def fates(faults: LinkFaults, direction: Direction) -> Iterator[Fate]:
 
 
 def _burst(faults: LinkFaults, key: int, number: int) -> int:
-    """How many more frames a burst takes that begins with this one; -1 if none begins."""
+    """Return how many more frames a burst takes that begins with this one; -1 if none begins."""
     burst_mean = (faults.burst_min + faults.burst_max) / 2
     if not _happens(key, Stream.LOSS, number, faults.loss / burst_mean):
         return -1
@@ -145,7 +149,7 @@ def _draw(key: int, stream: Stream, number: int) -> int:
 
 
 def _mix(value: int) -> int:
-    """The finisher of SplitMix64 (Steele, Lea and Flood 2014)."""
+    """Return the finisher of SplitMix64 (Steele, Lea and Flood 2014)."""
     value &= MASK
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & MASK
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB & MASK

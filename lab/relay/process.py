@@ -1,4 +1,4 @@
-"""Starts the relay in a namespace and steers it: wires, faults, cuts, counters."""
+"""Control of the relay in a namespace: wires, faults, cuts, counters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDING_S_MAX = 10.0
 
 @dataclass(frozen=True, slots=True)
 class WireCounters:
-    """Of one direction; `in_ + duplicated = out + lost + cut + full + unsent + waiting`.
+    """Counters of one direction; `in_ + duplicated = out + lost + cut + full + unsent + waiting`.
 
     `kernel_dropped` never reached the relay. How late frames left is measured against their due
     time, in steps of a quarter of a doubling.
@@ -50,10 +50,10 @@ class WireCounters:
 
 
 class Relay:
-    """Carries frames between pairs of devices of one namespace while the `with` block lasts.
+    """Relay that carries frames between pairs of devices while the `with` block lasts.
 
     `prefix` is the command that enters the namespace. The program ends with its input, so it
-    never outlives us.
+    never outlives this process.
     """
 
     def __init__(self, prefix: Sequence[str] = (), *, binary: Path | None = None) -> None:
@@ -77,26 +77,26 @@ class Relay:
     def set_faults(
         self, wire: str, faults: LinkFaults, *, direction: Direction = Direction.BOTH
     ) -> None:
-        """Replaces all settings; the fates begin anew with the seed's first."""
-        self._order("set", wire, direction.value, *faults.words())
+        """Replace all settings; the fates begin again with the seed's first."""
+        self._order("set", wire, direction.value, *faults.arguments())
 
     def clear(self, wire: str, *, direction: Direction = Direction.BOTH) -> None:
         self.set_faults(wire, LinkFaults(), direction=direction)
 
     def cut(self, wire: str, *, direction: Direction = Direction.BOTH) -> None:
-        """Nothing passes, and what is on its way is gone."""
+        """Let no frame pass, and drop the frames in transit."""
         self._order("cut", wire, direction.value)
 
     def heal(self, wire: str, *, direction: Direction = Direction.BOTH) -> None:
         self._order("heal", wire, direction.value)
 
     def counters(self, wire: str) -> dict[Direction, WireCounters]:
-        told: dict[str, dict[str, float]] = json.loads(self._order("counters", wire))
+        report: dict[str, dict[str, float]] = json.loads(self._order("counters", wire))
         return {
             Direction(name): msgspec.convert(
                 {_field(key): value for key, value in counted.items()}, WireCounters
             )
-            for name, counted in told.items()
+            for name, counted in report.items()
         }
 
     def close(self) -> None:
@@ -111,14 +111,14 @@ class Relay:
             self._process.wait()
         self._process.stdout.close()
 
-    def _order(self, *words: str) -> str:
+    def _order(self, *command: str) -> str:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(" ".join(words) + "\n")
+            self._process.stdin.write(" ".join(command) + "\n")
         answer = self._process.stdout.readline().strip()
         if not answer or answer.startswith("error"):
-            raise LabError(f"relay: {' '.join(words)}: {answer.removeprefix('error ') or 'gone'}")
+            raise LabError(f"relay: {' '.join(command)}: {answer.removeprefix('error ') or 'gone'}")
         return answer
 
 

@@ -1,4 +1,4 @@
-"""Compiles the relay when it is first needed, and keeps the binary by the hash of its sources."""
+"""Compiler of the relay: builds it on first use, keeps the binary by the hash of its sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPILE_S_MAX = 120.0
 
 
 def relay_path(*, is_sanitized: bool = False, folder: Path | None = None) -> Path:
-    """The relay's binary for exactly these sources, compiled now if it is not there yet."""
+    """Return the relay's binary for exactly these sources; compile it if it is missing."""
     flags = SANITIZED if is_sanitized else PLAIN
     digest = hashlib.sha256(" ".join(flags).encode())
     for path in sorted([*FOLDER.glob("*.c"), *FOLDER.glob("*.h")]):
@@ -39,7 +39,7 @@ def _compile(binary: Path, flags: tuple[str, ...]) -> None:
             "the relay is a C program and no C compiler was found",
             hint="install one (Debian: apt-get install gcc libc6-dev) or set CC",
         )
-    # Compiled beside its place and moved into it, so that two runs at once do not meet half a file.
+    # Compiled beside its place and then moved, so that two runs at once never see half a file.
     with tempfile.TemporaryDirectory(dir=binary.parent) as folder:
         fresh = Path(folder) / binary.name
         sources = [str(path) for path in sorted(FOLDER.glob("*.c"))]

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """The exit code: 0 if everything held, or every planted bug was found."""
-    return run_command(ONE_CLOUD, words)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return the exit code: 0 if everything held, or every planted bug was found."""
+    return run_command(ONE_CLOUD, argv)
 
 
 if __name__ == "__main__":

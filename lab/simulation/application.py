@@ -1,8 +1,8 @@
-"""What a simulated application wants, asks and knows; the other half of the truth.
+"""A simulated application: its requests, and the state that it has from the broker's messages.
 
-It believes what the broker says, as `endpoint/subscription_registry.py` does: an identifier that
-has ended never lives again, whatever comes late by its second edge. At rest the broker must hold
-exactly what the applications believe to have.
+It trusts the broker, as `endpoint/subscription_registry.py` does: an identifier that has ended
+stays ended, whatever arrives late by the second edge. At rest the broker must hold exactly what the
+applications have.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ AGAIN_NS: Final = 500 * NS_PER_MS
 
 @dataclass(slots=True)
 class Contract:
-    """A subscription or pattern as the application knows it; 0 while the cloud has lost it."""
+    """A subscription or pattern of the application; `number` is 0 while the cloud has lost it."""
 
     label: str
     name: str
@@ -61,7 +61,7 @@ class Asked:
 
 
 class Application:
-    """`publications`, `contracts` and `caught` are what it believes to have."""
+    """Application of one end-point; `publications`, `contracts` and `caught` are what it has."""
 
     def __init__(self, node: EndPointNode) -> None:
         self.node = node
@@ -70,7 +70,7 @@ class Application:
         self.patterns: dict[str, Contract] = {}
         self.caught: dict[int, int] = {}
         self.orphans: dict[int, int] = {}
-        """Caught by patterns that it knows nothing of: not yet, or those of an earlier process."""
+        """Catches of patterns unknown here: answered later, or of an earlier process."""
         self.over: set[int] = set()
         self.waiting: dict[int, Asked] = {}
         self.has_left = False
@@ -85,12 +85,12 @@ class Application:
 
     @property
     def has_lost_contracts(self) -> bool:
-        """Whether some wait to be granted again by a cloud that forgot them."""
+        """Return whether contracts wait to be granted again by a cloud that forgot them."""
         return any(not one.number for one in (*self.contracts.values(), *self.patterns.values()))
 
     @property
     def is_ending_all(self) -> bool:
-        """Whether it has asked to end everything; what it asked for now might end with it."""
+        """Return whether a request to end everything waits; it might end a new contract too."""
         return any(asked.command == Unsubscribe() for asked in self.waiting.values())
 
     def next_label(self) -> str:
@@ -98,7 +98,7 @@ class Application:
         return f"s{self._labels}"
 
     def ask(self, command: EndPointCommand) -> None:
-        """Want something done; what shall end is no longer believed in from now on."""
+        """Send a request; what it ends counts as ended from now on."""
         node = self.node
         self._token += 1
         self.waiting[self._token] = Asked(command, node.world.now_ns)
@@ -140,7 +140,7 @@ class Application:
         for caught in [one for one, pattern in self.caught.items() if pattern == number]:
             self._end(caught)
 
-    # What comes back.
+    # Answers and notices.
 
     def answered(self, token: int, outcomes: tuple[Outcome, ...]) -> None:
         asked = self.waiting.pop(token)
@@ -167,13 +167,13 @@ class Application:
     def _granted(self, contract: Contract, outcome: GrantedOutcome) -> None:
         number = contract.number = outcome.subscription_id
         if number in self.over:
-            return  # It was withdrawn while the answer was on its way.
+            return  # It was withdrawn while the answer was in transit.
         held = self.patterns if outcome.variable is None else self.contracts
         held[contract.label] = contract
         self._adopt(number)
 
     def _adopt(self, pattern_id: int) -> None:
-        """By the other edge, a catch may be ahead of the pattern's own answer."""
+        """Move catches to their pattern; they may arrive before the pattern's own answer."""
         for number in [one for one, found in self.orphans.items() if found == pattern_id]:
             self.caught[number] = self.orphans.pop(number)
 
@@ -192,7 +192,7 @@ class Application:
                     contract.qos = command.qos
 
     def _ended(self, command: EndPointCommand, outcomes: tuple[Outcome, ...]) -> None:
-        """What could not be ended because the disk was full is asked for again."""
+        """Repeat a request to end something that was refused because the disk was full."""
         refused = [one for one in outcomes if isinstance(one, RefusedOutcome)]
         if any(one.code == StorageFailed.code for one in refused):
             self._endings += 1
@@ -206,12 +206,12 @@ class Application:
             self.ask(command)
 
     def not_answered(self, token: int) -> None:
-        """Nobody answered in time; the session undoes what may still be granted."""
+        """Count a request without an answer; the session undoes what may still be granted."""
         asked = self.waiting.pop(token)
         self.unanswered += 1
         self.node.judge.not_answered(self.node, asked)
 
-    def told(self, notice: Notice) -> None:
+    def notified(self, notice: Notice) -> None:
         match notice:
             case Unpublished(subscription_id=number, is_over=True):
                 self._end(number)
@@ -236,14 +236,14 @@ class Application:
         self.orphans.clear()
         self.publications.clear()
 
-    def publication_restored(self, word: PublicationRestored) -> None:
-        if isinstance(word.outcome, PublishedOutcome):
-            self.publications[word.name] = word.outcome.variable
+    def publication_restored(self, instruction: PublicationRestored) -> None:
+        if isinstance(instruction.outcome, PublishedOutcome):
+            self.publications[instruction.name] = instruction.outcome.variable
 
-    def subscription_restored(self, word: SubscriptionRestored) -> None:
-        contract = self.contracts.get(word.label) or self.patterns.get(word.label)
-        if isinstance(word.outcome, GrantedOutcome) and contract is not None:
-            contract.number = word.outcome.subscription_id
+    def subscription_restored(self, instruction: SubscriptionRestored) -> None:
+        contract = self.contracts.get(instruction.label) or self.patterns.get(instruction.label)
+        if isinstance(instruction.outcome, GrantedOutcome) and contract is not None:
+            contract.number = instruction.outcome.subscription_id
             if contract.number in self.over:
                 self._end(contract.number)
             else:

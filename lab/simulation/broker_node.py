@@ -1,4 +1,4 @@
-"""The simulated leaf broker: the real machine, its journal, and what both must agree on."""
+"""The simulated leaf broker: the real machine, its journal, and checks that they agree."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 WALL_NS: Final = 1_800_000_000 * NS_PER_S
 FAILED_NS: Final = 1_000_000
-FAILED_WORDS: Final = frozenset({"request_failed", "word_failed"})
-"""How a broker tells that it has a bug, and goes on."""
+FAILED_NOTES: Final = frozenset({"request_failed", "word_failed"})
+"""Notes of a broker that has met a bug and continues."""
 CERTIFICATE_END_S: Final = 2_000_000_000
 
 
 class PlainVerifier:
-    """A certificate is `role/name` in plain bytes, and a signature is the length of the words.
+    """Verifier whose certificates are `role/name` in plain bytes and signatures a message's length.
 
-    Who may say what is not at stake here; `tests/protocol` has real certificates.
+    Authorisation is not tested here; `tests/protocol` has real certificates.
     """
 
     def certificate(self, der: bytes) -> CertificateFacts:
@@ -48,7 +48,7 @@ def plain_signature(public_key: bytes, message: bytes) -> bytes:
 
 
 class BrokerNode(Node):
-    """Restarts stand where the journal ends; an impostor is one whose journal is taken."""
+    """Leaf broker that restarts from its journal; an impostor has lost its journal to another."""
 
     role = "broker"
     doing: ClassVar[dict[type, str]] = {**Node.doing, Persist: "_persist"}
@@ -72,7 +72,7 @@ class BrokerNode(Node):
         self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
 
     def start(self) -> None:
-        """Begin a process from what the journal holds."""
+        """Begin a process from the content of the journal."""
         broker = self.broker = LeafBroker(
             self.settings,
             Outside(PlainVerifier(), self._wall_clock_ns, new_identity=self._journal_identity),
@@ -92,7 +92,7 @@ class BrokerNode(Node):
         self.broker = None
 
     def become_impostor(self) -> None:
-        """Another process has taken the journal, and this one does not know."""
+        """Continue as a process that does not know that another process has taken its journal."""
         self.is_impostor = True
         for order in self.journal.abandon():
             self.world.after(
@@ -103,23 +103,23 @@ class BrokerNode(Node):
         return WALL_NS + self.world.now_ns + self.clock_offset_ns
 
     def _journal_identity(self) -> str:
-        """Not a random one: a seed tells the same words each time."""
+        """Return an identity that is not random, so that a seed always gives the same messages."""
         return f"{self.name} {self.world.now_ns}"
 
-    def _send(self, said: Send) -> None:
+    def _send(self, instruction: Send) -> None:
         if (
-            type(said.message) is Return
+            type(instruction.message) is Return
             and self.on_returned is not None
             and not self.is_impostor
             and self.broker is not None
         ):
-            self.on_returned(self.broker, said.message.body)
-        super()._send(said)
+            self.on_returned(self.broker, instruction.message.body)
+        super()._send(instruction)
 
-    def note(self, said: Note) -> None:
-        super().note(said)
-        if said.word in FAILED_WORDS:
-            raise PropertyBroken("machines do not fail", f"{self.name}: {dict(said.facts)}")
+    def note(self, instruction: Note) -> None:
+        super().note(instruction)
+        if instruction.word in FAILED_NOTES:
+            raise PropertyBroken("machines do not fail", f"{self.name}: {dict(instruction.facts)}")
 
     def _persist(self, order: Persist) -> None:
         if self.is_impostor:

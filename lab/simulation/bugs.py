@@ -1,4 +1,4 @@
-"""Protocol bugs, planted one at a time, that the simulator must find: the tester is tested.
+"""Protocol bugs, planted one at a time, that the simulator must find: tests of the tester.
 
 Each is a mistake that somebody could make, put over the real code from outside and taken away
 again; the product never holds any of them.
@@ -42,7 +42,7 @@ Function: TypeAlias = "Callable[..., Any]"
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A method or function, and how to make the wrong one from the right one."""
+    """A method or function, and a factory that makes the wrong one from the right one."""
 
     owner: type | ModuleType
     name: str
@@ -51,15 +51,15 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """What is wrong, in words, and where."""
+    """Description of one bug, and its patches."""
 
-    words: str
+    description: str
     patches: tuple[Patch, ...]
 
 
 @contextmanager
 def planted(name: str, bugs: Mapping[str, Bug] | None = None) -> Iterator[None]:
-    """Run with this bug, of those given or of all here; without any if the name is empty."""
+    """Run with the named bug, of `bugs` or of all here; without any if the name is empty."""
     patches = (BUGS if bugs is None else bugs)[name].patches if name else ()
     before = [(patch, patch.owner.__dict__[patch.name]) for patch in patches]
     try:
@@ -76,14 +76,14 @@ def planted(name: str, bugs: Mapping[str, Bug] | None = None) -> Iterator[None]:
 
 def _check_nothing(_: Function) -> Function:
     def check_modes_defined(*_: Any) -> None:
-        """Whatever is asked is right."""
+        """Accept every request."""
 
     return check_modes_defined
 
 
 def _acknowledge_at_once(right: Function) -> Function:
-    def _persist(self: Any, *words: Any) -> None:
-        right(self, *words)
+    def _persist(self: Any, *arguments: Any) -> None:
+        right(self, *arguments)
         self.persisted(next(reversed(self._pending)))
 
     return _persist
@@ -181,9 +181,9 @@ def _forget_ends(right: Function) -> Function:
 
 
 def _take_any_term(right: Function) -> Function:
-    def _from_broker(self: Any, *words: Any) -> Any:
+    def _from_broker(self: Any, *arguments: Any) -> Any:
         self._term = 0
-        return right(self, *words)
+        return right(self, *arguments)
 
     return _from_broker
 
@@ -201,17 +201,17 @@ def _drop_last_piece(right: Function) -> Function:
 
 
 def _confirm_at_once(right: Function) -> Function:
-    def _change(self: Any, *words: Any) -> Any:
-        said = right(self, *words)
-        told = [
+    def _change(self: Any, *arguments: Any) -> Any:
+        instructions = right(self, *arguments)
+        confirmed = [
             Send(
                 self._broker_peer,
                 TableChanged(number=each.change.number, digest=self.table.digest),
             )
-            for each in said
+            for each in instructions
             if isinstance(each, ApplyTable)
         ]
-        return [*said, *told]
+        return [*instructions, *confirmed]
 
     return _change
 

@@ -1,4 +1,4 @@
-"""Many seeds: run in several processes, counted, and each failure told for a replay."""
+"""Campaign of many seeds: run in several processes, counted, each failure reported for a replay."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 16
 """Seeds that a process takes at once; their garbage is collected together."""
-STORY_LINES: Final = 60
+TRACE_LINES_MAX: Final = 60
 LINE_COLUMNS: Final = 240
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What is simulated: how its module is called, one seed of it, and the bugs to be planted."""
+    """Kind of simulation: its module, the function that runs one seed, and the bugs to plant."""
 
     module: str
     run_seed: Callable[..., Verdict]
@@ -38,12 +38,12 @@ ONE_CLOUD: Final = Simulation("lab.simulation", run_seed, BUGS)
 
 @dataclass(slots=True)
 class Tally:
-    """What became of all seeds so far; `failures` are the verdicts that are not good."""
+    """Totals of all seeds so far; `failures` are the verdicts that are not good."""
 
     seeds: int = 0
     messages: int = 0
     messages_min: int = 0
-    """Of the poorest seed that held to its end."""
+    """Messages of the seed with the fewest, of those that held to their end."""
     steps: int = 0
     virtual_ns: int = 0
     busy_s: float = 0.0
@@ -64,10 +64,10 @@ class Tally:
 
     @property
     def seeds_per_min_core(self) -> float:
-        """Seeds in a minute of one core's own time."""
+        """Return the seeds per minute of processor time of one core."""
         return 60 * self.seeds / self.busy_s if self.busy_s else 0.0
 
-    def words(self, wall_s: float) -> str:
+    def report(self, wall_s: float) -> str:
         seeds = max(1, self.seeds)
         return (
             f"{self.seeds:,} seeds, {len(self.failures):,} failures; "
@@ -87,7 +87,7 @@ def campaign(
     tell: Callable[[Tally], None] = lambda _: None,
     of: Simulation = ONE_CLOUD,
 ) -> Tally:
-    """Run all seeds, or until so many have failed; `tell` hears of progress now and then."""
+    """Run all seeds, or until so many have failed; `tell` is called with progress."""
     tally = Tally()
     for verdicts, busy_s in _chunks(seeds, of.run_seed, jobs=jobs, bug=bug):
         tally.count(verdicts, busy_s)
@@ -98,7 +98,7 @@ def campaign(
 
 
 def finding(bug: str, seeds: range, of: Simulation = ONE_CLOUD) -> Verdict | None:
-    """The first of these seeds that fails with a planted bug and holds without it, if any."""
+    """Return the first of these seeds that fails with a planted bug and holds without it."""
     for seed in seeds:
         verdict = of.run_seed(seed, bug=bug)
         if not verdict.is_good and of.run_seed(seed).is_good:
@@ -107,14 +107,14 @@ def finding(bug: str, seeds: range, of: Simulation = ONE_CLOUD) -> Verdict | Non
 
 
 def explain(seed: int, *, bug: str = "", of: Simulation = ONE_CLOUD) -> str:
-    """A failure for people: what broke, the last lines of the story, and how to see all of it."""
-    verdict = of.run_seed(seed, bug=bug, is_told=True)
-    lines = [line[:LINE_COLUMNS] for line in verdict.story[-STORY_LINES:]]
-    left_out = len(verdict.story) - len(lines)
+    """Return a report of a failure: the broken rule, the end of the trace, how to replay it."""
+    verdict = of.run_seed(seed, bug=bug, is_traced=True)
+    lines = [line[:LINE_COLUMNS] for line in verdict.trace_lines[-TRACE_LINES_MAX:]]
+    left_out = len(verdict.trace_lines) - len(lines)
     option = f" --bug {bug}" if bug else ""
     return "\n".join(
         [
-            f"seed {seed}: {verdict.words or 'nothing broke'}",
+            f"seed {seed}: {verdict.complaint or 'nothing broke'}",
             f"... {left_out:,} lines before",
             *lines,
             f"replay: python -m {of.module} --seed {seed}{option} --trace",
@@ -138,12 +138,12 @@ def _chunks(
 def run_chunk(
     work: tuple[Callable[..., Verdict], range, str],
 ) -> tuple[list[Verdict], float]:
-    """Some seeds, and the processor time that they took."""
+    """Run some seeds; return their verdicts and the processor time."""
     run, seeds, bug = work
     began_s = time.process_time()
     was_collecting = gc.isenabled()
-    gc.disable()  # Each seed makes a world and drops it whole; in between there is little to find.
-    gc.freeze()  # Nor is there in what was loaded before.
+    gc.disable()  # Each seed makes a world and drops all of it; little is garbage before.
+    gc.freeze()  # The modules loaded before have no garbage either.
     try:
         verdicts = [run(seed, bug=bug) for seed in seeds]
         gc.collect()

@@ -1,8 +1,8 @@
-"""Event channels between simulated routers: who hears whose probes, and who is told of silence.
+"""Event channels between simulated routers: which probes arrive, and who learns of silence.
 
-No datagram is simulated here. A receiver hears a channel while its sender runs and has opened it to
-where the receiver listens, and nothing has cut the wire; a change of that is told about a tenth of
-a second later, as `router/liveness.py` would.
+No datagram is simulated. A receiver gets the probes of a channel while its sender runs and has
+opened the channel to the receiver's port, and nothing has cut the wire; a change of this state is
+reported about a tenth of a second later, as `router/liveness.py` would.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SILENT_MS: Final = 110
 
 
 class Wires(Protocol):
-    """What a router knows of the channels around it, whosever they are."""
+    """The channels around a router, whoever owns them."""
 
     def look_around(self, router: str) -> None: ...
     def look_later(self, channel_id: int) -> None: ...
 
 
 class Channels:
-    """`cut` are the channels on which nothing arrives."""
+    """Event channels of one owner; `cut` are the channels on which nothing arrives."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -54,7 +54,7 @@ class Channels:
         self.look_later(channel_id)
 
     def look_around(self, router: str) -> None:
-        """Something has happened to a router: all its channels may sound different."""
+        """Check all channels of a router later, since its state has changed."""
         for channel_id in self._at.get(router, ()):
             self.look_later(channel_id)
 
@@ -64,7 +64,7 @@ class Channels:
             self.world.after(self.world.between(LOOK_NS_MIN, LOOK_NS_MAX), self._look, channel_id)
 
     def is_heard(self, channel_id: int) -> bool:
-        """Whether what the sender sends arrives."""
+        """Return whether the sender's probes arrive at the receiver."""
         sender_name, receiver_name = self.ends[channel_id]
         sender, receiver = self.routers.get(sender_name), self.routers.get(receiver_name)
         if sender is None or receiver is None or channel_id in self.cut:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Cloud:
-    """`routers` are those that exist as processes, of this cloud or no longer."""
+    """Nodes of a simulated cloud; `routers` are all that run, also those removed from the cloud."""
 
     clouds = (CLOUD,)
 
@@ -42,7 +42,7 @@ class Cloud:
         self._number = 0
         self.broker_lives = 0
         self.crashes = 0
-        """Routers that have lost their tables, or could not take one, so far."""
+        """Number of routers so far that have lost their tables, or could not apply one."""
         self.on_restored: Callable[[LeafBroker], None] | None = None
         self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
         self.broker_node = self.new_broker()
@@ -53,10 +53,10 @@ class Cloud:
             self.add_router(router)
         self.endpoints: dict[str, EndPointNode] = {}
 
-    def adopt(self, swarm: Swarm, judge: Judge, *, is_told: bool) -> None:
-        """Become the cloud of this seed, whoever has made it: its draws, pace and end-points."""
+    def adopt(self, swarm: Swarm, judge: Judge, *, is_traced: bool) -> None:
+        """Become the cloud of this seed, with its draws, delays and end-points."""
         self.swarm = swarm
-        self.world.begin(swarm.seed, is_told=is_told)
+        self.world.begin(swarm.seed, is_traced=is_traced)
         self.network.delay_ns_max = swarm.delay_ns_max
         self.network.is_all_encoded = swarm.is_all_encoded
         self.network.encoded.clear()
@@ -73,7 +73,7 @@ class Cloud:
         return self.broker_node.broker
 
     def new_broker(self) -> BrokerNode:
-        """A process to take the broker's place."""
+        """Make a process that takes the broker's place."""
         swarm = self.swarm
         node = BrokerNode(
             self.network, swarm.topology, swarm.settings, self.journal, self._next_number()
@@ -92,7 +92,7 @@ class Cloud:
         return node
 
     def start(self) -> None:
-        """Broker and routers at once; who is quicker is for the seed to say."""
+        """Start broker and routers at once; the seed decides which is faster."""
         self.broker_node.start()
         for router in self.routers.values():
             router.start()

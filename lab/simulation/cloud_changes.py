@@ -1,4 +1,4 @@
-"""What an operator does to a simulated cloud while it runs: routers and channels come and go."""
+"""Changes that an operator makes to a simulated cloud at run time: routers and channels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CloudChanges:
-    """One change at a time; what was added is removed again, perhaps."""
+    """Changes of a cloud, one at a time; an added router may be removed again."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -38,7 +38,7 @@ class CloudChanges:
             self._add()
 
     def _add(self) -> None:
-        """A new router, then channels between it and another, both ways."""
+        """Add a router, then channels between it and up to two others, both ways."""
         operator = self._cloud.operator
         number = len(self._cloud.routers)
         router = Router(f"{CLOUD}/r{number}", RouterRole.INNER)
@@ -70,7 +70,7 @@ class CloudChanges:
                 )
 
     def _remove(self, router: Router) -> None:
-        """Its channels first; whatever is still in use stays."""
+        """Remove the router's channels, then the router; what is still in use stays."""
         operator = self._cloud.operator
         for one, other in self._cloud.channels.ends.values():
             if router.name in (one, other):
@@ -85,4 +85,4 @@ class CloudChanges:
 
 
 def _whatever(_: OperatorAnswer) -> None:
-    """Done, or still in use: both are good answers."""
+    """Ignore the answer: done and still in use are both correct."""

@@ -1,4 +1,4 @@
-"""Run seeds, replay one, or look for planted bugs; of a cloud, or of whatever is simulated."""
+"""Command line of a simulation: run seeds, replay one, or look for planted bugs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from lab.simulation.campaign import Simulation, Tally
     from lab.simulation.run import Verdict
 
-TELL_EVERY_S: Final = 2.0
+REPORT_EVERY_S: Final = 2.0
 EXPLAINED_MAX: Final = 3
 
 
-def run_command(of: Simulation, words: Sequence[str] | None = None) -> int:
-    """The exit code: 0 if everything held, or every planted bug was found."""
-    options = parser(of).parse_args(words)
+def run_command(of: Simulation, argv: Sequence[str] | None = None) -> int:
+    """Return the exit code: 0 if everything held, or every planted bug was found."""
+    options = parser(of).parse_args(argv)
     return obey(of, options)
 
 
@@ -42,7 +42,7 @@ def parser(of: Simulation) -> argparse.ArgumentParser:
     found.add_argument("--first", type=int, default=0, help="the first of them (0)")
     found.add_argument("--jobs", type=int, default=1, help="processes at work (1)")
     found.add_argument("--failures", type=int, default=10, help="stop after so many (10)")
-    found.add_argument("--seed", type=int, help="run this one and say what became of it")
+    found.add_argument("--seed", type=int, help="run this one and print its outcome")
     found.add_argument("--trace", action="store_true", help="with --seed: tell everything")
     found.add_argument("--bug", default="", choices=["", *of.bugs], help="with a planted bug")
     found.add_argument("--digests", action="store_true", help="print each seed's trace hash")
@@ -51,11 +51,11 @@ def parser(of: Simulation) -> argparse.ArgumentParser:
 
 
 def _replay(of: Simulation, seed: int, bug: str, *, is_traced: bool) -> int:
-    verdict = of.run_seed(seed, bug=bug, is_told=is_traced)
-    for line in verdict.story:
-        say(line)
-    say(
-        f"seed {seed}: {verdict.words or 'everything held'}; trace {verdict.digest}, "
+    verdict = of.run_seed(seed, bug=bug, is_traced=is_traced)
+    for line in verdict.trace_lines:
+        print_line(line)
+    print_line(
+        f"seed {seed}: {verdict.complaint or 'everything held'}; trace {verdict.digest}, "
         f"{verdict.messages:,} messages, {verdict.steps:,} steps"
     )
     return 0 if verdict.is_good else 1
@@ -64,7 +64,7 @@ def _replay(of: Simulation, seed: int, bug: str, *, is_traced: bool) -> int:
 def _print_digests(of: Simulation, seeds: range) -> int:
     for seed in seeds:
         verdict = of.run_seed(seed)
-        say(f"{seed} {verdict.digest} {verdict.steps} {verdict.messages} {verdict.rule}")
+        print_line(f"{seed} {verdict.digest} {verdict.steps} {verdict.messages} {verdict.rule}")
     return 0
 
 
@@ -78,17 +78,17 @@ def _run(of: Simulation, options: argparse.Namespace) -> int:
         tell=_progress(options.seeds, began_s),
         of=of,
     )
-    say(tally.words(time.monotonic() - began_s))
+    print_line(tally.report(time.monotonic() - began_s))
     for verdict in tally.failures[:EXPLAINED_MAX]:
-        say("")
-        say(explain(verdict.seed, bug=options.bug, of=of))
+        print_line("")
+        print_line(explain(verdict.seed, bug=options.bug, of=of))
     for verdict in tally.failures[EXPLAINED_MAX:]:
-        say(f"seed {verdict.seed}: {verdict.words}")
+        print_line(f"seed {verdict.seed}: {verdict.complaint}")
     return 1 if tally.failures else 0
 
 
 def _find_bugs(of: Simulation, seeds: range, jobs: int) -> int:
-    """Every planted bug must be found: a tester that finds none may be blind."""
+    """Look for every planted bug; one that is not found shows a gap in the checks."""
     missed = []
     for name, bug in of.bugs.items():
         began_s = time.monotonic()
@@ -96,15 +96,20 @@ def _find_bugs(of: Simulation, seeds: range, jobs: int) -> int:
         took_s = time.monotonic() - began_s
         if found is None:
             missed.append(name)
-            say(f"{name}: NOT FOUND in {len(seeds):,} seeds, {took_s:.1f} s; {bug.words}")
+            print_line(
+                f"{name}: NOT FOUND in {len(seeds):,} seeds, {took_s:.1f} s; {bug.description}"
+            )
         else:
-            say(f"{name}: found at seed {found.seed} ({found.rule}), {took_s:.1f} s; {bug.words}")
-    say(f"{len(of.bugs) - len(missed)} of {len(of.bugs)} planted bugs found")
+            print_line(
+                f"{name}: found at seed {found.seed} ({found.rule}), {took_s:.1f} s; "
+                f"{bug.description}"
+            )
+    print_line(f"{len(of.bugs) - len(missed)} of {len(of.bugs)} planted bugs found")
     return 1 if missed else 0
 
 
 def _found(of: Simulation, bug: str, seeds: range, jobs: int) -> Verdict | None:
-    """The first failure that is the planted bug's own: without it the seed holds."""
+    """Return the first failure that the planted bug causes: without the bug the seed holds."""
     while seeds:
         tally = campaign(seeds, jobs=jobs, bug=bug, failures_max=1, of=of)
         for verdict in tally.failures:
@@ -115,19 +120,19 @@ def _found(of: Simulation, bug: str, seeds: range, jobs: int) -> Verdict | None:
 
 
 def _progress(wanted: int, began_s: float) -> Callable[[Tally], None]:
-    told_s = began_s
+    reported_s = began_s
 
     def tell(tally: Tally) -> None:
-        nonlocal told_s
+        nonlocal reported_s
         now_s = time.monotonic()
-        if now_s - told_s >= TELL_EVERY_S:
-            told_s = now_s
-            sys.stderr.write(f"{tally.seeds:,} of {wanted:,}: {tally.words(now_s - began_s)}\n")
+        if now_s - reported_s >= REPORT_EVERY_S:
+            reported_s = now_s
+            sys.stderr.write(f"{tally.seeds:,} of {wanted:,}: {tally.report(now_s - began_s)}\n")
             sys.stderr.flush()
 
     return tell
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -39,14 +39,14 @@ PORT_FIRST: Final = 40_000
 
 
 class Judge(Protocol):
-    """Whoever looks at every answer that an application gets."""
+    """Observer of every answer that an application gets."""
 
     def answered(self, node: EndPointNode, asked: Asked, outcomes: tuple[Outcome, ...]) -> None: ...
     def not_answered(self, node: EndPointNode, asked: Asked) -> None: ...
 
 
 class EndPointNode(Node):
-    """`wanted` are the variables it is to publish, in its file, as it were: they outlive it."""
+    """Node of an end-point; `wanted` are its variables, which survive its processes."""
 
     role = "endpoint"
     doing: ClassVar[dict[type, str]] = {
@@ -57,7 +57,7 @@ class EndPointNode(Node):
         AttachRefused: "_refused",
         Answered: "_answered",
         Unanswered: "_unanswered",
-        NoticeReceived: "_told",
+        NoticeReceived: "_notified",
         PublicationRestored: "_publication_restored",
         SubscriptionRestored: "_subscription_restored",
     }
@@ -72,7 +72,7 @@ class EndPointNode(Node):
         self.clock_offset_ns = 0
         self.attached: set[str] = set()
         self.turned_away: set[str] = set()
-        """Edges that have no room for what it publishes."""
+        """Edges that have no room for the publications of this end-point."""
         self.channels_up: dict[str, int] = {}
         self.application = Application(self)
         self.is_gone = False
@@ -81,7 +81,7 @@ class EndPointNode(Node):
         self._bodies: dict[int, bytes] = {}
 
     def start(self) -> None:
-        """A new process, which knows nothing of the one before."""
+        """Start a new process without the state of the process before."""
         lives = self.process // 2
         endpoint = EndPoint(
             name=self.name,
@@ -111,7 +111,7 @@ class EndPointNode(Node):
         self.attached.clear()
 
     def leave(self) -> None:
-        """The cloud has let us go: end the process."""
+        """End the process, since the cloud has accepted its detachment."""
         self.is_gone = True
         self.world.after(0, self._end, self.process)
 
@@ -125,7 +125,7 @@ class EndPointNode(Node):
         super().tell(event)
 
     def _compare(self, answer: Answer) -> None:
-        """However often a request is answered, the answer is the same."""
+        """Check that every answer to a request is the same."""
         known = self._bodies.setdefault(answer.request_id, answer.body)
         if known == answer.body:
             return
@@ -136,53 +136,53 @@ class EndPointNode(Node):
                 f"{self.name} got {before}, then {now}, for request {answer.request_id}",
             )
 
-    def _sign(self, words: bytes) -> bytes:
-        return plain_signature(self._key, words)
+    def _sign(self, message: bytes) -> bytes:
+        return plain_signature(self._key, message)
 
-    # What the session says.
+    # Messages from the session.
 
-    def _attached(self, word: EdgeAttached) -> None:
-        self.attached.add(word.edge)
-        self.turned_away.discard(word.edge)
-        self.channels_up[word.edge] = word.outcome.up_channel_id
+    def _attached(self, instruction: EdgeAttached) -> None:
+        self.attached.add(instruction.edge)
+        self.turned_away.discard(instruction.edge)
+        self.channels_up[instruction.edge] = instruction.outcome.up_channel_id
 
-    def _lost(self, word: EdgeLost) -> None:
-        self.attached.discard(word.edge)
+    def _lost(self, instruction: EdgeLost) -> None:
+        self.attached.discard(instruction.edge)
 
-    def _registrations_lost(self, word: RegistrationsLost) -> None:
-        """The session asks for them again by itself; what comes of that is told for each."""
-        if self.world.is_told:
-            self.world.tell(self.peer, f"is not known any more: code {word.code}")
+    def _registrations_lost(self, instruction: RegistrationsLost) -> None:
+        """Trace the loss; the session repeats the requests and reports each result."""
+        if self.world.is_traced:
+            self.world.tell(self.peer, f"is not known any more: code {instruction.code}")
 
-    def _refused(self, word: AttachRefused) -> None:
-        if word.refused.code == RouterFull.code:
-            self.turned_away.add(word.edge)
-        if self.world.is_told:
-            self.world.tell(self.peer, f"is refused: {word.refused.reason}")
+    def _refused(self, instruction: AttachRefused) -> None:
+        if instruction.refused.code == RouterFull.code:
+            self.turned_away.add(instruction.edge)
+        if self.world.is_traced:
+            self.world.tell(self.peer, f"is refused: {instruction.refused.reason}")
 
-    def _answered(self, word: Answered) -> None:
-        self.application.answered(word.token, word.outcomes)
+    def _answered(self, instruction: Answered) -> None:
+        self.application.answered(instruction.token, instruction.outcomes)
 
-    def _unanswered(self, word: Unanswered) -> None:
-        self.application.not_answered(word.token)
+    def _unanswered(self, instruction: Unanswered) -> None:
+        self.application.not_answered(instruction.token)
 
-    def _told(self, word: NoticeReceived) -> None:
-        self.application.told(word.notice)
+    def _notified(self, instruction: NoticeReceived) -> None:
+        self.application.notified(instruction.notice)
 
-    def _publication_restored(self, word: PublicationRestored) -> None:
-        self.application.publication_restored(word)
+    def _publication_restored(self, instruction: PublicationRestored) -> None:
+        self.application.publication_restored(instruction)
 
-    def _subscription_restored(self, word: SubscriptionRestored) -> None:
-        self.application.subscription_restored(word)
+    def _subscription_restored(self, instruction: SubscriptionRestored) -> None:
+        self.application.subscription_restored(instruction)
 
-    def note(self, said: Note) -> None:
-        if said.word == "registrations_lost":
+    def note(self, instruction: Note) -> None:
+        if instruction.word == "registrations_lost":
             self.application.lost_all()
-        super().note(said)
+        super().note(instruction)
 
 
 def _given(body: bytes) -> list[int]:
-    """The identifiers of what was given; a refusal may be followed by another answer."""
+    """Return the granted identifiers; another answer may follow a refusal."""
     found = []
     for outcome in decode_outcomes(body).outcomes:
         if isinstance(outcome, GrantedOutcome):
@@ -193,4 +193,4 @@ def _given(body: bytes) -> list[int]:
 
 
 def _nothing(_: EndPointNode) -> None:
-    """Nobody minds that a process has come back."""
+    """Ignore the restart of a process."""

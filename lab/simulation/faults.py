@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated cloud, and how each thing is mended again."""
+"""Faults of a simulated cloud, and the repair of each."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 SUDDEN_SHARE: Final = 0.4
 MOVE_WITHIN_MS: Final = 2_000
 HEARD_NS: Final = 300 * NS_PER_MS
-"""After so long most routers have heard the term of a new broker."""
+"""Time after which most routers have received the term of a new broker."""
 AWAY_SHARE: Final = 0.7
 
 
 class Faults:
-    """Every fault has its end; `stop` ends all that are under way."""
+    """Faults of a cloud, each of limited duration; `stop` ends all that are in effect."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -50,16 +50,16 @@ class Faults:
         }
 
     def plan(self, start_ns: int) -> None:
-        """Let the swarm's faults happen, counted from then on."""
+        """Schedule the swarm's faults, counted from `start_ns`."""
         for at_ns, kind in self._cloud.swarm.faults:
             self._world.at(start_ns + at_ns, self._do, kind)
 
     def stop(self) -> None:
-        """Mend whatever is broken."""
+        """Repair whatever is broken."""
         self._mending.stop()
 
     def _do(self, kind: FaultKind) -> None:
-        if self._world.is_told:
+        if self._world.is_traced:
             self._world.tell("fault", kind.name)
         self._doing[kind]()
 
@@ -86,7 +86,7 @@ class Faults:
             sessions[self._world.between(0, len(sessions) - 1)].cut()
 
     def _separate(self) -> None:
-        """Some routers, with the end-points that hang on them, cannot reach the broker."""
+        """Separate some routers and their end-points from the broker."""
         if self._cloud.network.apart:
             return
         share = 0.1 + 0.5 * self._world.draw()
@@ -118,7 +118,7 @@ class Faults:
     # Event channels.
 
     def _cut_channel(self) -> None:
-        """A wire breaks, one way or both."""
+        """Cut a wire, one way or both, for a while."""
         channels = self._cloud.channels
         numbers = list(channels.ends)
         number = numbers[self._world.between(0, len(numbers) - 1)]
@@ -131,7 +131,7 @@ class Faults:
             self._mending.after(50, 1_500, partial(channels.set_cut, one, is_cut=False))
 
     def _press(self) -> None:
-        """A paced channel's queue fills up, and empties again."""
+        """Fill the queue of a paced channel, and empty it again."""
         router = self._some_router()
         if router is None or not router.table.channels or router.is_paused:
             return
@@ -158,7 +158,7 @@ class Faults:
             self._mending.after(20, 2_000, partial(self._restart, router))
 
     def _crash_broker(self) -> None:
-        """In half of all seeds in the middle of a move, if one comes soon: few crashes hit one."""
+        """Crash the broker; in half of all seeds during the next move of a contract, if any."""
         is_half = self._cloud.swarm.seed & 2
         self._crash_broker_in(MOVE_WITHIN_MS if is_half else 0)
 
@@ -171,7 +171,7 @@ class Faults:
             self._mending.after(20, 3_000, partial(self._restart, broker))
 
     def _is_moving(self) -> bool:
-        """Whether a contract has new paths that not all routers have confirmed yet."""
+        """Return whether a contract has new paths that not all routers have confirmed yet."""
         broker = self._cloud.broker
         contracts = () if broker is None else broker.registry.subscriptions.values()
         return broker is not None and any(
@@ -193,7 +193,7 @@ class Faults:
             node.start()
 
     def _pause(self) -> None:
-        """SIGSTOP; after three seconds of silence the others take the sessions for dead."""
+        """Pause a process as by SIGSTOP; after three seconds its peers close the sessions."""
         draw = self._world.draw()
         node: Node | None = self._cloud.broker_node
         if draw > 0.3:  # noqa: PLR2004 — a share.
@@ -204,7 +204,7 @@ class Faults:
         self._mending.after(50, 4_500, node.resume)
 
     def _replace_broker(self) -> None:
-        """A broker that was taken for dead lives on, and some routers still find it."""
+        """Start a second broker while the first continues; some routers still reach the first."""
         old = self._cloud.broker_node
         if not old.is_up or old.is_paused or self._cloud.network.impostor is not None:
             return

@@ -1,7 +1,8 @@
-"""The broker's journal in virtual time: group commits that take a while, a disk that fills up.
+"""The broker's journal in virtual time: group commits that take a while, a disk that can be full.
 
-What was acknowledged survives a crash; what was being written may or may not, whole batches at a
-time; what only waited is lost. `Facts` reads along, so that an answer can be held against the disk.
+Acknowledged records survive a crash; the batch that is being written reaches the disk as a whole or
+not at all; waiting records are lost. `Facts` reads all records, so that an answer can be checked
+against the disk.
 """
 
 from __future__ import annotations
@@ -49,17 +50,17 @@ READ: Final = (
     Unsubscribed,
     Withdrawn,
 )
-"""The operations that matter to `Facts`."""
+"""Operations that `Facts` reads."""
 TAGS_READ: Final = frozenset(str(kind.__struct_config__.tag).encode() for kind in READ)
 FIX_MASK: Final = 0xF0
 FIX_MAP: Final = 0x80
-"""A map of at most 15 entries has a head of one byte; a longer one has three."""
+"""Head of a map of at most 15 entries, one byte; a longer map has a head of three."""
 
 
 class Facts:
-    """What the disk has ever held: contracts begun and ended, and whose each identifier is.
+    """Facts that the disk has ever held: contracts begun and ended, and owners of identifiers.
 
-    Disks of several clouds share `owner`, for identifiers are of the whole tree.
+    Disks of several clouds share `owner`, since identifiers are unique in the whole tree.
     """
 
     def __init__(self, owner: dict[int, tuple[str, object, int]] | None = None) -> None:
@@ -104,7 +105,7 @@ class Facts:
         self.subscribed[number] = qos
 
     def _read_of_tree(self, operation: object) -> None:
-        """Contracts across clouds, at their subscriber's."""
+        """Read an operation of a contract across clouds, at the subscriber's cloud."""
         match operation:
             case ContractAsked(number=number):
                 check_written(number, operation.qos.modes)
@@ -119,13 +120,13 @@ class Facts:
 
 
 def _name_of(written: bytes) -> bytes:
-    """The name of an operation: behind the head of a MessagePack map and the word "type"."""
+    """Return the name of an operation: behind the head of a MessagePack map and the key "type"."""
     at = 6 if written[0] & FIX_MASK == FIX_MAP else 8
     return written[at + 1 : at + 1 + (written[at] & 0x1F)]
 
 
 class SimulatedJournal:
-    """`durable` is what a restart reads; a batch is written as a whole or not at all."""
+    """Journal on a simulated disk; `durable` is the content after a restart."""
 
     def __init__(self, world: World, *, commit_ns_max: int, facts: Facts | None = None) -> None:
         self.world = world
@@ -139,7 +140,7 @@ class SimulatedJournal:
         self._failed_epoch = -1
         self._owner_number = 0
         self._is_done = False
-        """Whether the batch under way is written already, and its owner hears of it now."""
+        """Whether the current batch is written already, and its owner is being notified."""
 
     @property
     def is_idle(self) -> bool:
@@ -152,13 +153,13 @@ class SimulatedJournal:
             self._begin(owner)
 
     def crash(self) -> None:
-        """The process is gone; the batch under way reached the disk, or did not."""
+        """End the process; the batch being written is on the disk or lost."""
         if self._writing and not (self._is_done or self.is_full) and self.world.chance(0.5):
             self._commit(self._fresh())
         self.abandon()
 
     def abandon(self) -> list[Persist]:
-        """Another process takes over; what was not written yet never is."""
+        """Drop and return all unwritten records, since another process takes the journal."""
         lost = [*self._writing, *self._waiting]
         self._writing = []
         self._waiting = []

@@ -1,4 +1,4 @@
-"""Every fault has its end: what is broken now, and when it is mended."""
+"""Repairs of faults: what is broken now, and the time of its repair."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Mending:
-    """`stop` mends all that is broken still."""
+    """Scheduled repairs; `stop` carries out all that are left."""
 
     def __init__(self, world: World) -> None:
         self._world = world

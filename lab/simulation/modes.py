@@ -1,7 +1,7 @@
-"""The operating modes of simulated grids: which are defined, and what the others must lead to.
+"""The operating modes of simulated grids: those defined, and checks of requests for others.
 
-Daemons define no mode. Simulated brokers define a few, so that what requests in several modes lead
-to is tried, and end-points and operators ask for others too, which must always be refused.
+Daemons define no mode. Simulated brokers define a few, to test requests in several modes;
+end-points and operators also ask for undefined modes, which must always be refused.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 MODES_DEFINED: Final = frozenset({1, 2})
 MODES_UNDEFINED: Final = (3, 9)
 MODES: Final = (0, *sorted(MODES_DEFINED))
-"""With the baseline; beside it at most one is active at a time."""
+"""Defined modes with the baseline; beside it at most one is active at a time."""
 RULE: Final = "undefined modes are refused, and no others"
 
 
 def active_with(mode: int) -> int:
-    """The mask of the modes that are active together with this one."""
+    """Return the mask of the modes that are active together with this one."""
     return 1 | 1 << mode
 
 
@@ -54,7 +54,7 @@ def check_refusal(modes: Iterable[int], refused: RefusedOutcome) -> None:
 
 
 def check_written(number: int, modes: Iterable[int]) -> None:
-    """No journal ever holds anything in an undefined mode."""
+    """Check that a written record has no undefined mode."""
     if is_undefined(modes):
         raise PropertyBroken(RULE, f"{number} is written with the modes {sorted(modes)}")
 
@@ -70,7 +70,7 @@ def _asked(
 
 
 def terms(granted: Mapping[int, Qos], index: int) -> list[tuple[int, int, int]]:
-    """Divisor, priority and mask of modes of each quality that a path serves, in their order."""
+    """Return divisor, priority and mode mask of each quality that a path serves, in order."""
     masks: dict[tuple[int, int], int] = {}
     for mode, qos in granted.items():
         if qos.redundancy > index:

@@ -1,7 +1,7 @@
 """Sessions between simulated processes: ordered streams that take time, break, and come back.
 
-Both ends of a broken session hear of it at different times, by a reset or since their pings are not
-answered, and what was on its way is lost. A client dials again with back-off, as
+Both ends of a broken session learn of the break at different times, by a reset or by unanswered
+pings, and messages in transit are lost. A client dials again with back-off, as
 `net/command/dialer.py` does; a server keeps one session a peer, as `net/command/session_table.py`
 does.
 """
@@ -32,13 +32,13 @@ PING_NS: Final = int(SETTINGS.ping_interval_s * NS_PER_S)
 SILENT_INTERVALS_MAX: Final = SETTINGS.silent_intervals_max
 RESET_NS_MAX: Final = 5 * NS_PER_MS
 ENCODED_SHARE: Final = 32
-"""One message in so many goes through its bytes, and the first of each kind."""
+"""One message in so many is encoded and decoded, and the first of each kind."""
 
 
 class Session:
-    """One connection; `is_cut` means that nothing passes any more, whoever has noticed.
+    """One connection; if `is_cut`, no message passes, whether or not an end has noticed.
 
-    Each side counts the intervals in which it has heard nothing, as `net/command/session.py` does.
+    Each side counts the intervals in which it received nothing, as `net/command/session.py` does.
     """
 
     __slots__ = (
@@ -107,7 +107,7 @@ class Session:
             heappush(world.heap, (at_ns, draw(), self.reach_client, (message, body)))
 
     def reach_server(self, message: Message, body: bytes) -> None:
-        """A message is delivered, unless its session is gone; `body` is as it was sent."""
+        """Deliver a message unless its session is gone; `body` is the message's bytes."""
         if self.is_at_server and not self.is_cut:
             self.network.world.mark(self.server.number, body)
             self.has_server_heard = True
@@ -125,10 +125,10 @@ class Session:
             elif not isinstance(message, Pong):
                 self.client.tell(Received(self.server.peer, message))
 
-    # Whether the other side is still there.
+    # Liveness of the other side.
 
     def watch(self) -> None:
-        """Look every interval from now on, until both sides are done with it."""
+        """Check liveness every interval from now on, until both sides have left the session."""
         self.network.world.after(PING_NS, self._tick)
 
     def _tick(self) -> None:
@@ -166,7 +166,7 @@ class Session:
             self.send(node, Pong(number=ping.number))
 
     def _give_up(self, node: Node) -> None:
-        """Whoever hears nothing for too long says Bye, and does not wait for it to arrive."""
+        """Close the session for a side that has received nothing for too long."""
         if not self.is_cut:
             self.close(node)
         elif node is self.client:
@@ -174,10 +174,10 @@ class Session:
         else:
             self.lose_at_server()
 
-    # How it ends.
+    # Ends of a session.
 
     def cut(self) -> None:
-        """Nothing passes from now on; both ends notice, sooner or later."""
+        """Let no message pass from now on; both ends notice sooner or later."""
         if self.is_cut:
             return
         self.is_cut = True
@@ -188,7 +188,7 @@ class Session:
                 world.after(world.between(0, RESET_NS_MAX), lose)
 
     def close(self, closer: Node) -> None:
-        """One end says Bye: it is done, and the other hears it after all that was sent before."""
+        """Close one end with a Bye, which arrives after all messages that were sent before."""
         network = self.network
         delay_ns = network.delay_ns() + self.slowness_ns
         if closer is self.client:
@@ -219,7 +219,7 @@ class Session:
 
 
 class Link:
-    """A client's wish to have a session with a peer: it dials until it is stopped."""
+    """A client's link to a peer: it dials until it is stopped."""
 
     __slots__ = ("_back_off_ns", "_is_due", "client", "is_stopped", "network", "peer", "session")
 
@@ -254,12 +254,12 @@ class Link:
         network.world.after(network.delay_ns() * 3, self._arrive, session, server.process)
 
     def stop(self) -> None:
-        """The client wants no session any more, or is no more."""
+        """Stop dialing, since the client needs no session any more or has ended."""
         self.is_stopped = True
         self.session = None
 
     def _arrive(self, session: Session, process: int) -> None:
-        """The client's Hello is at the server."""
+        """Handle the client's Hello at the server."""
         server, client = session.server, self.client
         if self.session is not session:
             return
@@ -275,7 +275,7 @@ class Link:
             older.is_cut = True
             older.lose_at_server()
         network = self.network
-        network.world.messages += 2  # Both sides say Hello.
+        network.world.messages += 2  # Both sides send Hello.
         network.world.mark(server.number, encode_body(client.hello))
         session.is_at_server = True
         session.watch()
@@ -286,9 +286,9 @@ class Link:
         server.tell(Connected(client.peer, client.hello))
 
     def _accepted(self, session: Session, hello: Hello) -> None:
-        """The server's Hello is back at the client."""
+        """Handle the server's Hello at the client."""
         if self.session is not session or session.is_cut:
-            return  # Whoever has cut it tells both ends.
+            return  # The cut itself informs both ends.
         session.is_at_client = True
         self.network.world.mark(self.client.number, encode_body(hello))
         self.client.sessions[session.server.peer] = session
@@ -301,18 +301,18 @@ def _is_silent(session: Session) -> bool:
 
 
 class Network:
-    """Every process by its peer name, how long words take, and who cannot reach whom."""
+    """Every process by its peer name, the delays of messages, and partitions."""
 
     def __init__(self, world: World, *, delay_ns_max: int, is_all_encoded: bool) -> None:
         self.world = world
         self.nodes: dict[str, Node] = {}
         self.is_all_encoded = is_all_encoded
         self.encoded: set[type[Message]] = set()
-        """The kinds of message that have gone through their bytes in this seed."""
+        """Kinds of messages that were encoded and decoded in this seed."""
         self.impostor: Node | None = None
-        """A broker of an older term that some routers take for theirs."""
+        """Broker of an older term that some routers still reach."""
         self.apart: set[str] = set()
-        """The peers on the far side of a partition."""
+        """Peers on the far side of a partition."""
         self.slow: dict[str, int] = {}
         self.delay_ns_min = DELAY_NS_MIN
         self.delay_ns_max = delay_ns_max
@@ -327,14 +327,14 @@ class Network:
         return slow.get(session.client.peer, 0) + slow.get(session.server.peer, 0)
 
     def connect(self, client: Node, peer: str) -> Link:
-        """Keep a session from now on."""
+        """Keep a session to a peer from now on."""
         link = Link(self, client, peer)
         client.links[peer] = link
         self.world.after(self.delay_ns(), link.dial)
         return link
 
     def server_for(self, client: Node, peer: str) -> Node | None:
-        """The process that answers a call, if any does."""
+        """Return the process that answers a call, if any does."""
         server = self.nodes.get(peer)
         if self.impostor is not None and peer == self.impostor.peer and self.world.chance(0.5):
             server = self.impostor
@@ -345,7 +345,7 @@ class Network:
         return server
 
     def separate(self, peers: set[str]) -> None:
-        """Cut these peers off from all others; what they have with each other stays."""
+        """Separate these peers from all others; sessions among them stay."""
         self.apart = peers
         for peer in sorted(peers):
             node = self.nodes.get(peer)
@@ -354,7 +354,7 @@ class Network:
                     node.sessions[other].cut()
 
     def kill(self, node: Node, *, is_sudden: bool) -> None:
-        """A process ends: suddenly, with all that it said lately; or its kernel says Bye for it."""
+        """End the sessions of a process: without notice if sudden, else with a Bye."""
         for link in node.links.values():
             session = link.session
             link.stop()
@@ -374,14 +374,14 @@ class Network:
             session.is_at_server = False
         lose: Callable[[], Any] = session.lose_at_server if is_client else session.lose_at_client
         if is_sudden:
-            session.is_cut = True  # The other side finds out by itself.
+            session.is_cut = True  # The other side notices by its pings.
         else:
             sent_ns = session.to_server_ns if is_client else session.to_client_ns
             self.world.at(max(self.world.now_ns + self.delay_ns(), sent_ns + 1), lose)
 
 
 def read_body(body: bytes) -> Message:
-    """The message as its receiver reads it."""
+    """Decode a message as its receiver does."""
     found = decode_message(body)
     assert found is not None
     return found

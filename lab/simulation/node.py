@@ -1,7 +1,7 @@
 """One simulated process around a pure machine: its timers, its sessions, its crashes and pauses.
 
-What the driver does in production (`net/command/driver.py`): events one at a time, instructions in
-their order, a timer of the same name replaces the one before.
+It does what the driver does in production (`net/command/driver.py`): events one at a time,
+instructions in order, a timer of the same name replaces the one before.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class AnyMachine(Protocol):
-    """A machine, whatever more than the shared words it hears and says."""
+    """A machine whose events and instructions may extend the shared ones."""
 
     def handle(self, event: Any, now_ns: int, /) -> Sequence[object]: ...  # noqa: ANN401
 
 
 class Node(ABC):
-    """`process` counts the lives; what was meant for an earlier one never reaches a later one."""
+    """A process; `process` counts restarts, and no event reaches a later process."""
 
     role = ""
     doing: ClassVar[dict[type, str]] = {
@@ -36,7 +36,7 @@ class Node(ABC):
         Close: "_close",
         Note: "note",
     }
-    """Which method carries out which instruction."""
+    """Method that carries out each kind of instruction."""
 
     def __init__(self, network: Network, name: str, number: int) -> None:
         self.network = network
@@ -60,10 +60,10 @@ class Node(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Begin a process; each role has its own way."""
+        """Begin a process; each role implements its own way."""
 
     def begin(self, machine: AnyMachine) -> None:
-        """A new process."""
+        """Begin a new process with this machine."""
         self.process += 1
         self.instance = f"{self.name}#{self.process}"
         self.hello = Hello(role=self.role, name=self.name, instance=self.instance)
@@ -72,8 +72,8 @@ class Node(ABC):
         self.is_paused = False
 
     def crash(self, *, is_sudden: bool) -> None:
-        """Kill -9; or, if sudden, the whole host with it."""
-        if self.world.is_told:
+        """Crash as by kill -9; if sudden, with the whole host."""
+        if self.world.is_traced:
             self.world.tell(self.peer, "CRASHES" + (" with its host" if is_sudden else ""))
         self.is_up = False
         self.is_paused = False
@@ -85,14 +85,14 @@ class Node(ABC):
         self.network.kill(self, is_sudden=is_sudden)
 
     def refuses(self, peer: str) -> bool:
-        """Whether the process turns a caller away before it has said anything."""
+        """Return whether the process rejects a caller before any message."""
         del peer
         return False
 
     # Events in, instructions out.
 
     def tell(self, event: object) -> None:
-        """Let the machine hear an event, now or when it wakes."""
+        """Pass an event to the machine, now or when the process resumes."""
         if self.is_paused:
             self._inbox.append(event)
             return
@@ -108,12 +108,12 @@ class Node(ABC):
         world.mark(self.number)
         try:
             while work:
-                said = work.popleft()
-                if world.is_told:
-                    world.tell(self.peer, f"hears {said}")
+                current = work.popleft()
+                if world.is_traced:
+                    world.tell(self.peer, f"receives {current}")
                 machine = self.machine
                 assert machine is not None
-                for instruction in machine.handle(said, world.now_ns):
+                for instruction in machine.handle(current, world.now_ns):
                     getattr(self, doing[type(instruction)])(instruction)
         finally:
             self._is_working = False
@@ -122,52 +122,54 @@ class Node(ABC):
         for instruction in instructions:
             getattr(self, self.doing[type(instruction)])(instruction)
 
-    def _send(self, said: Send) -> None:
-        if self.world.is_told:
-            self.world.tell(self.peer, f"says to {said.peer}: {said.message}")
-        session = self.sessions.get(said.peer)
+    def _send(self, instruction: Send) -> None:
+        if self.world.is_traced:
+            self.world.tell(self.peer, f"sends to {instruction.peer}: {instruction.message}")
+        session = self.sessions.get(instruction.peer)
         if session is not None:
-            session.send(self, said.message)
+            session.send(self, instruction.message)
 
-    def _close(self, said: Close) -> None:
-        session = self.sessions.get(said.peer)
+    def _close(self, instruction: Close) -> None:
+        session = self.sessions.get(instruction.peer)
         if session is not None:
-            if self.world.is_told:
-                self.world.tell(self.peer, f"closes {said.peer}: {said.reason}")
+            if self.world.is_traced:
+                self.world.tell(self.peer, f"closes {instruction.peer}: {instruction.reason}")
             session.close(self)
 
-    def _set_timer(self, said: SetTimer) -> None:
+    def _set_timer(self, instruction: SetTimer) -> None:
         self._timer_number += 1
-        self._timers[said.name] = self._timer_number
-        self.world.after(said.after_ns, self._fire, said.name, self._timer_number, self.process)
+        self._timers[instruction.name] = self._timer_number
+        self.world.after(
+            instruction.after_ns, self._fire, instruction.name, self._timer_number, self.process
+        )
 
     def has_timer(self, name: str) -> bool:
         return name in self._timers
 
-    def _cancel_timer(self, said: CancelTimer) -> None:
-        self._timers.pop(said.name, None)
+    def _cancel_timer(self, instruction: CancelTimer) -> None:
+        self._timers.pop(instruction.name, None)
 
     def _fire(self, name: str, number: int, process: int) -> None:
         if process == self.process and self._timers.get(name) == number:
             del self._timers[name]
             self.tell(TimerFired(name))
 
-    def note(self, said: Note) -> None:
-        if self.world.is_told:
-            self.world.tell(self.peer, f"notes {said.word} {dict(said.facts)}")
+    def note(self, instruction: Note) -> None:
+        if self.world.is_traced:
+            self.world.tell(self.peer, f"notes {instruction.word} {dict(instruction.facts)}")
 
     # Pauses.
 
     def pause(self) -> None:
-        """Like SIGSTOP: nothing is done until `resume`, and nothing is lost."""
-        if self.world.is_told:
+        """Pause as by SIGSTOP: events wait until `resume`, and none is lost."""
+        if self.world.is_traced:
             self.world.tell(self.peer, "PAUSES")
         self.is_paused = True
 
     def resume(self) -> None:
         if not self.is_paused:
             return
-        if self.world.is_told:
+        if self.world.is_traced:
             self.world.tell(self.peer, "RESUMES")
         self.is_paused = False
         waiting, self._inbox = self._inbox, []

@@ -1,4 +1,4 @@
-"""A simulated operator: changes the cloud at run time, and asks again until it is answered."""
+"""A simulated operator: changes the cloud at run time, and repeats commands until answered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OperatorNode(Node):
-    """One command at a time; it is said again on every new session until somebody answers."""
+    """Operator with one command at a time, sent again on every new session until it is answered."""
 
     role = "operator"
 
@@ -26,8 +26,8 @@ class OperatorNode(Node):
         self._broker = f"broker/{broker}"
         self._waiting: list[tuple[OperatorCommand, Callable[[OperatorAnswer], None]]] = []
         self._request_id = 0
-        self.was_said_again = False
-        """Whether what is waited for, or was answered last, may have been heard before."""
+        self.was_repeated = False
+        """Whether the waiting or last answered command may have been received before."""
 
     @property
     def is_idle(self) -> bool:
@@ -44,14 +44,14 @@ class OperatorNode(Node):
     def ask(self, command: OperatorCommand, then: Callable[[OperatorAnswer], None]) -> None:
         self._waiting.append((command, then))
         if len(self._waiting) == 1:
-            self.was_said_again = False
+            self.was_repeated = False
             self._send(Send(self._broker, command))
 
     def handle(self, event: object, now_ns: int) -> list[object]:
-        """The operator is a machine too, of the simplest kind."""
+        """Handle an event as the simplest kind of machine."""
         del now_ns
         if isinstance(event, Connected):
-            self.was_said_again = True
+            self.was_repeated = True
             return [Send(self._broker, self._waiting[0][0])] if self._waiting else []
         if isinstance(event, Received) and isinstance(event.message, OperatorAnswer):
             return self._answered(event.message)
@@ -62,5 +62,5 @@ class OperatorNode(Node):
             return []
         _, then = self._waiting.pop(0)
         then(answer)
-        self.was_said_again = False
+        self.was_repeated = False
         return [Send(self._broker, self._waiting[0][0])] if self._waiting else []

@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 COMMIT_NS_MAX: Final = 10 * NS_PER_MS
 COUNTERS_SEGMENT: Final = 6
-"""Counters are reported so much more rarely than in production: many words about nothing."""
+"""Factor by which counters are reported more rarely than in production, where they add nothing."""
 ACCEPTED: Final = "broker_accepted"
-"""What an agent notes of a broker that it obeys from then on."""
+"""Note of an agent that obeys a broker from then on."""
 PORTS_FIRST: Final = 10_000
 PORTS_STEP: Final = 7
 
 
 @dataclass(slots=True)
 class ModelTable:
-    """What the core forwards by; every path leads to an open channel, of a carried variable."""
+    """Table of the core; every path leads to an open channel and is of a carried variable."""
 
     channels: dict[int, ChannelOrder] = field(default_factory=dict)
     sources: dict[int, SourceOrder] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class ModelTable:
     paths: dict[int, PathOrder] = field(default_factory=dict)
 
     def apply(self, change: ChangeTable) -> str:
-        """Take a change in; words of complaint if it makes no sense."""
+        """Apply a change; return a complaint if it makes no sense."""
         if change.begins_anew:
             self.channels = {order.channel_id: order for order in change.channels}
             self.sources = {order.channel_id: order for order in change.sources}
@@ -92,7 +92,7 @@ class ModelTable:
 
 
 class RouterNode(Node):
-    """`table` is what the core does; the agent's own table is what it was told."""
+    """Router; `table` is the table of the core, the agent's own table has the received orders."""
 
     role = "router"
     doing: ClassVar[dict[type, str]] = {
@@ -121,7 +121,7 @@ class RouterNode(Node):
         self._changes: list[ChangeTable] = []
 
     def start(self) -> None:
-        """A new process: empty, with ports of its own."""
+        """Start a new process: empty, with its own ports."""
         lives = self.process // 2
         self.data_port = PORTS_FIRST + self.number * PORTS_STEP + lives % 3 * 2
         facts = RouterFacts(
@@ -161,12 +161,12 @@ class RouterNode(Node):
         super().resume()
         self.channels.look_around(self.name)
 
-    # Its broker.
+    # The broker.
 
-    def note(self, said: Note) -> None:
-        super().note(said)
-        if said.word == ACCEPTED:
-            self._check_term(int(dict(said.facts)["term"]), "accepts a broker")
+    def note(self, instruction: Note) -> None:
+        super().note(instruction)
+        if instruction.word == ACCEPTED:
+            self._check_term(int(dict(instruction.facts)["term"]), "accepts a broker")
 
     def _check_term(self, term: int, what: str) -> None:
         if term < self.term_highest:
@@ -177,11 +177,11 @@ class RouterNode(Node):
 
     # The core.
 
-    def _apply(self, said: ApplyTable) -> None:
-        change = said.change
+    def _apply(self, instruction: ApplyTable) -> None:
+        change = instruction.change
         self._check_term(change.term, "takes orders")
         self._changes.append(change)
-        self._number = said.number
+        self._number = instruction.number
         if not self._is_due:
             self._is_due = True
             took_ns = self.world.between(10_000, COMMIT_NS_MAX)
@@ -224,12 +224,14 @@ class RouterNode(Node):
         self.tell(CountersRead(_COUNTERS))
 
     def _ignore(self, _: Any) -> None:  # noqa: ANN401
-        """The light model has one mode."""
+        """Ignore modes, since the light model has one."""
 
-    def _set_timer(self, said: SetTimer) -> None:
-        if said.name == COUNTERS_TIMER:
-            said = type(said)(said.name, said.after_ns * COUNTERS_SEGMENT)
-        super()._set_timer(said)
+    def _set_timer(self, instruction: SetTimer) -> None:
+        if instruction.name == COUNTERS_TIMER:
+            instruction = type(instruction)(
+                instruction.name, instruction.after_ns * COUNTERS_SEGMENT
+            )
+        super()._set_timer(instruction)
 
 
 _COUNTERS: Final = ReportCounters(router={"in": 1})
@@ -240,4 +242,4 @@ def _nothing_newest(_: int) -> bytes | None:
 
 
 def _no_copies(_: int) -> None:
-    """No event passes, so none comes twice."""
+    """Return nothing, since no event passes and none comes twice."""

@@ -1,4 +1,4 @@
-"""What one seed does: start, chaos, and then faults stop, all comes to rest and ends clean."""
+"""Run of one seed: start, faults and work; then faults stop, all comes to rest and ends clean."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 START_NS: Final = 800 * NS_PER_MS
 ATTACH_NS: Final = 300 * NS_PER_MS
 SLICE_NS: Final = 500 * NS_PER_MS
-"""How often safety is looked at during chaos."""
+"""Interval of the safety checks during the faults."""
 LOOK_NS: Final = 250 * NS_PER_MS
 REST_NS_MAX: Final = 40 * NS_PER_S
-"""Within so long after the last fault everything must have come to rest."""
+"""Longest time from the last fault until everything is at rest."""
 END_NS_MAX: Final = 20 * NS_PER_S
 MESSAGES_MIN: Final = 1_000
-"""A seed goes on until so many have been said, if only that everybody is still there."""
+"""Fewest messages of a seed; it continues with pings until it has so many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a seed; `rule` is empty if everything held."""
+    """Outcome of a seed; `rule` is empty if everything held."""
 
     seed: int
     digest: str
@@ -44,8 +44,8 @@ class Verdict:
     messages: int
     virtual_ns: int
     rule: str = ""
-    words: str = ""
-    story: tuple[str, ...] = ()
+    complaint: str = ""
+    trace_lines: tuple[str, ...] = ()
 
     @property
     def is_good(self) -> bool:
@@ -53,16 +53,16 @@ class Verdict:
 
 
 def judged(seed: int, world: World, run: Callable[[], None]) -> Verdict:
-    """What became of a run in this world."""
-    rule = words = ""
+    """Return the verdict on a run in this world."""
+    rule = complaint = ""
     try:
         run()
     except PropertyBroken as broken:
-        rule, words = broken.rule, str(broken)
+        rule, complaint = broken.rule, str(broken)
     except Exception as error:
-        # A machine's own failure is a finding like any other.
-        rule, words = "machines do not fail", f"{type(error).__name__}: {error}"
-        if world.is_told:
+        # A failure of a machine is a finding like any other.
+        rule, complaint = "machines do not fail", f"{type(error).__name__}: {error}"
+        if world.is_traced:
             raise
     return Verdict(
         seed,
@@ -71,27 +71,27 @@ def judged(seed: int, world: World, run: Callable[[], None]) -> Verdict:
         world.messages,
         world.now_ns,
         rule,
-        words,
-        tuple(world.story),
+        complaint,
+        tuple(world.trace_lines),
     )
 
 
-def run_seed(seed: int, *, bug: str = "", is_told: bool = False) -> Verdict:
-    """Everything from the first session to the last check, with a planted bug if one is named."""
+def run_seed(seed: int, *, bug: str = "", is_traced: bool = False) -> Verdict:
+    """Run a seed from the first session to the last check, with a planted bug if one is named."""
     with planted(bug):
-        return Run(draw(seed), bug=bug, is_told=is_told).verdict()
+        return Run(draw(seed), bug=bug, is_traced=is_traced).verdict()
 
 
 class Run:
-    """One seed under way."""
+    """Run of one seed."""
 
-    def __init__(self, swarm: Swarm, *, bug: str = "", is_told: bool = False) -> None:
+    def __init__(self, swarm: Swarm, *, bug: str = "", is_traced: bool = False) -> None:
         self.swarm = swarm
         self.properties = Properties()
         found = None if swarm.is_cold else settled_cloud(swarm, bug=bug)
         self._is_settled = found is not None
         self.cloud = found or Cloud(swarm)
-        self.cloud.adopt(swarm, self.properties, is_told=is_told)
+        self.cloud.adopt(swarm, self.properties, is_traced=is_traced)
         self.properties.watch(self.cloud)
         self.faults = Faults(self.cloud)
         self.workload = Workload(self.cloud, CloudChanges(self.cloud).change)
@@ -127,7 +127,7 @@ class Run:
         self.properties.check_empty()
 
     def _rest(self, within_ns: int) -> None:
-        """Go on until nothing is left to be done, or complain of what is."""
+        """Run until nothing is in progress; raise with what is left at the deadline."""
         world = self.cloud.world
         end_ns = world.now_ns + within_ns
         while True:

@@ -1,7 +1,7 @@
 """Clouds whose routers are all up: made once for each topology, recorded, and copied for each seed.
 
-To start twenty routers takes a seed as long as all that it is about. What never changes is shared
-by the copies; the settings that a cloud was made with give way to those of the seed.
+Starting twenty routers takes as long as all the rest of a seed. Copies share immutable values; the
+settings of the recorded cloud are replaced by those of the seed.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ SHARED: Final = frozenset(
         TreePlan,
     }
 )
-"""Values that nobody changes."""
+"""Types of immutable values."""
 RECORDS_MAX: Final = 512
 
 
 def settled_cloud(swarm: Swarm, *, bug: str) -> Cloud | None:
-    """A copy for this seed; nothing if such a cloud does not even start."""
+    """Return a copy for this seed, or None if such a cloud does not start."""
     found = _record(swarm.topology.outline, bug)
     if found is None:
         return None
@@ -67,19 +67,19 @@ def settled_cloud(swarm: Swarm, *, bug: str) -> Cloud | None:
 
 @lru_cache(maxsize=RECORDS_MAX)
 def _record(outline: Outline, bug: str) -> tuple[bytes, dict[object, object]] | None:
-    """With a planted bug, whose name is all that this needs to know of it."""
+    """Record a settled cloud; `bug` is only a key of the cache."""
     del bug
     cloud = Cloud(_calm(outline))
     try:
         cloud.start()
         cloud.world.run_until(SETTLED_NS)
-    except Exception:  # The seed will see the same for itself, and tell of it.
+    except Exception:  # The seed will meet the same failure and report it.
         return None
     return recorded(cloud)
 
 
 def _calm(outline: Outline) -> Swarm:
-    """Nothing happens in it but that it starts."""
+    """Return a swarm in which nothing happens but the start."""
     return Swarm(
         seed=0,
         topology=topology(outline),
@@ -97,9 +97,9 @@ def _calm(outline: Outline) -> Swarm:
 
 
 def recorded(found: object) -> tuple[bytes, dict[object, object]]:
-    """What a copy is made from: what is its own, and what all copies share, by key.
+    """Return the parts of a copy: its own values as bytes, and the shared values by key.
 
-    The settings of brokers are left out; they go by their names.
+    Settings of brokers are left out; their names are the keys.
     """
     into = BytesIO()
     writer = _Writer(into)
@@ -112,7 +112,7 @@ def copied(written: bytes, shared: dict[object, object]) -> object:
 
 
 class _Writer(Pickler):
-    """`shared` are the values that are named in what is written, and not written."""
+    """Pickler that leaves out `shared` values and writes their keys."""
 
     def __init__(self, into: BytesIO) -> None:
         super().__init__(into, HIGHEST_PROTOCOL)

@@ -1,7 +1,7 @@
-"""What a seed is about, drawn before anything happens: cloud, faults, and work, in every mixture.
+"""Plan of a seed, drawn before the run: cloud, faults, and work, in every mixture.
 
 Each kind of fault is in or out by the toss of a coin, and some seeds have none at all: a mixture of
-everything everywhere hides what needs a quiet moment to go wrong.
+all kinds would hide the bugs that need a quiet moment.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 ROUTERS_MIN: Final = 20
 SIZES: Final = {ROUTERS_MIN: 24, 24: 3, 32: 2, 40: 1}
-"""How many routers, and how often."""
+"""Numbers of routers, with their weights."""
 COLD_SHARE: Final = 1 / 12
-"""Seeds in which everything starts at once; in the others the routers are up already."""
+"""Share of seeds in which everything starts at once; in the others the routers are up already."""
 TIGHT_SHARE: Final = 0.15
-"""Seeds where capacity is short; most refusals, and most searches, are theirs."""
+"""Share of seeds where capacity is short; they have most refusals and most searches."""
 QUIET_SHARE: Final = 0.12
-"""Seeds without any fault."""
+"""Share of seeds without any fault."""
 
 ALL_ENCODED_SHARE: Final = 1 / 16
-"""Seeds in which every message goes through its bytes; in the others some do, of every kind."""
+"""Share of seeds that encode every message; the others encode some of every kind."""
 
 
 class FaultKind(Enum):
-    """What may go wrong in a seed."""
+    """Kind of fault in a seed."""
 
     SESSION_LOSS = auto()
     ROUTER_CRASH = auto()
@@ -63,11 +63,11 @@ FAULTS_A_SEED: Final = {
     FaultKind.BACK_PRESSURE: 2,
     FaultKind.CLOCK_OFFSET: 1,
 }
-"""How often at most, over the whole of the first phase."""
+"""Most faults of each kind, over the whole of the first phase."""
 
 
 class Work(Enum):
-    """What applications and operators do."""
+    """Kind of work of applications and operators."""
 
     PUBLISH = auto()
     UNPUBLISH = auto()
@@ -98,7 +98,7 @@ WEIGHTS: Final = {
 END_POINTS: Final = (2, 3, 3, 4, 5)
 WORK_MIN: Final = 3
 WORK_MANY: Final = 36
-"""A few things happen in most seeds, and many in some: faults go on whatever there is to do."""
+"""Most work of a seed: most have little, some have much, and faults happen in both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +111,16 @@ class EndPointPlan:
 
 @dataclass(frozen=True, slots=True)
 class Swarm:
-    """Everything that a seed fixes beforehand; the rest is drawn as it happens."""
+    """All values that a seed fixes beforehand; the rest is drawn during the run."""
 
     seed: int
     topology: Topology
     endpoints: tuple[EndPointPlan, ...]
     settings: BrokerSettings
     faults: tuple[tuple[int, FaultKind], ...]
-    """When what goes wrong."""
+    """Time and kind of each fault."""
     work: tuple[tuple[int, Work, int], ...]
-    """When which end-point does what."""
+    """Time, kind and end-point of each piece of work."""
     chaos_ns: int
     delay_ns_max: int
     commit_ns_max: int
@@ -134,7 +134,7 @@ class Swarm:
 
 
 def draw(seed: int) -> Swarm:
-    """The plan of a seed."""
+    """Draw the plan of a seed."""
     random = Random(f"swarm {seed}")
     cloud = _draw_topology(random)
     endpoints = _draw_endpoints(random, cloud)

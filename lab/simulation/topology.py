@@ -1,6 +1,6 @@
 """Shapes of simulated clouds: chains, rings, and random ones that survive any single failure.
 
-Made once for each size and variant and shared by all seeds, for they never change.
+Made once for each size and variant and shared by all seeds, since they never change.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ BANDWIDTHS: Final = {"ample": (0, 400_000), "tight": (12_000, 40_000)}
 EVENTS_PER_S: Final = {"ample": (1_000_000,), "tight": (400, 5_000)}
 EDGES: Final = 6
 NEAR: Final = 9
-"""Edges lie among so many neighbours, or most of the time would go into long paths."""
+"""Number of neighbours among which edges lie; farther edges would make seeds slow."""
 LATENCIES_US: Final = (100, 400, 900)
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """All that a topology is made from."""
+    """Parameters of a topology."""
 
     shape: str
     size: int
@@ -47,7 +47,7 @@ class Topology:
 
 @lru_cache(maxsize=1_024)
 def topology(outline: Outline) -> Topology:
-    """The same for the same words."""
+    """Return the topology of an outline; equal outlines give equal topologies."""
     shape, size, room = outline.shape, outline.size, outline.room
     random = Random(f"{shape}/{size}/{room}/{outline.variant}")
     bandwidth = random.choice(BANDWIDTHS[room])
@@ -79,7 +79,7 @@ def topology(outline: Outline) -> Topology:
 
 
 def _near(pairs: list[tuple[int, int]], centre: int) -> list[int]:
-    """The routers around one of them, nearest first."""
+    """Return the routers around one of them, nearest first."""
     found = [centre]
     for here in found:
         for one, other in pairs:

@@ -1,4 +1,4 @@
-"""What applications do in a simulated cloud, or in several, drawn as it happens."""
+"""Work of applications in a simulated cloud, or in several, drawn during the run."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ PERIODS: Final = (Period(1, 10), Period(1, 30), Period(1, 60))
 EVERYS: Final = (1, 1, 2, 3, 4, 6)
 LATENCY_US: Final = 2_000_000
 TIGHT_US: Final = (1_500, 6_000, 50_000)
-"""For single paths; disjoint ones within a tight bound are a search of their own, tested apart."""
+"""Bounds for single paths; disjoint paths within a tight bound are tested separately."""
 LATENCY_BAND: Final = 8
-"""The worst latency that is accepted is so many times the desired one, where it is another."""
+"""Ratio of the worst accepted latency to the desired one, where they differ."""
 MODAL_SHARE: Final = 0.25
 UNDEFINED_SHARE: Final = 0.05
 MODES_DEFINED_IN_ORDER: Final = tuple(sorted(MODES_DEFINED))
 VARIABLES_MAX: Final = 6
-"""Of one end-point."""
+"""Most variables of one end-point."""
 LEDGER_NS: Final = 5 * NS_PER_S
 ALERT_NS_MIN: Final = 20 * NS_PER_MS
 RETURN_MS: Final = (50, 3_000)
 
 
 class Planned(Protocol):
-    """What is to be done: when which end-point does what."""
+    """Scheduled work: time, kind and end-point."""
 
     @property
     def work(self) -> tuple[tuple[int, Work, int], ...]: ...
 
 
 class Grid(Protocol):
-    """A cloud, or several; where the applications are."""
+    """A cloud, or several, with its applications."""
 
     @property
     def world(self) -> World: ...
@@ -70,7 +70,7 @@ class Grid(Protocol):
 
 
 class Workload:
-    """Only asks what an application could ask that knows what it was told."""
+    """Workload whose requests only use what the application was told."""
 
     def __init__(self, grid: Grid, change_cloud: Callable[[], None] | None = None) -> None:
         self._grid = grid
@@ -90,7 +90,7 @@ class Workload:
         self.is_over = False
 
     def plan(self, start_ns: int) -> None:
-        """Let the swarm's work be done, counted from then on; first of all everyone publishes."""
+        """Schedule the swarm's work, counted from `start_ns`; first of all everyone publishes."""
         nodes = list(self._grid.endpoints.values())
         for node in nodes:
             self._world.at(start_ns, self._do, Work.PUBLISH, node)
@@ -100,7 +100,7 @@ class Workload:
             self._world.at(start_ns + at_ns, self._do, work, nodes[number])
 
     def restart(self, node: EndPointNode) -> None:
-        """A new process publishes what its file names, and then looks for something to take."""
+        """Publish the wanted variables of a new process, then subscribe to something."""
         if node.wanted:
             requests = tuple(
                 PublicationRequest(variable=_variable(name, period))
@@ -114,7 +114,7 @@ class Workload:
             if self._change_cloud is not None:
                 self._change_cloud()
         elif self._is_free(node):
-            if self._world.is_told:
+            if self._world.is_traced:
                 self._world.tell(node.peer, f"WANTS {work.name}")
             self._doing[work](node)
 
@@ -194,7 +194,7 @@ class Workload:
         return SubscriptionRequest(name=name, qos=self._quality(), label=label)
 
     def _quality(self) -> ModalQos:
-        """Mostly in the baseline alone, some in several modes, and a few in undefined ones."""
+        """Draw a quality: mostly of the baseline, sometimes of several modes, rarely undefined."""
         world = self._world
         modes = {0: self._quality_in_a_mode()}
         if world.chance(MODAL_SHARE):
@@ -247,7 +247,7 @@ class Workload:
             application.ask(Unsubscribe(subscription_ids=(chosen.number,)))
 
     def _report(self, node: EndPointNode) -> None:
-        """What came of its contracts so far, every few moments, as every subscriber tells it."""
+        """Report the ledger of the contracts at intervals, as every subscriber does."""
         if self.is_over:
             return
         contracts = node.application.contracts.values()
@@ -263,7 +263,7 @@ class Workload:
         node.application.ask(FindVariables(pattern=f"{node.name.split('/')[0]}/**"))
 
     def _leave(self, node: EndPointNode) -> None:
-        """The end-point goes, and comes back as another process."""
+        """Detach the end-point, and start it again as another process."""
         if node.attached:
             node.application.ask(Detach())
             self._world.after(self._world.between(*RETURN_MS) * NS_PER_MS, self._return, node)

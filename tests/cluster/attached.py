@@ -13,7 +13,7 @@ WITHIN_S = 60.0
 
 
 def await_edges(connection: Connection, count: int) -> None:
-    """Until the end-point is attached to so many edges."""
+    """Wait until the end-point is attached to so many edges."""
 
     def complaint() -> str | None:
         found = connection.edges

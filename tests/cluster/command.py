@@ -58,7 +58,7 @@ class Command:
         return [line for line in self.lines() if line["state"] == state]
 
     def complaint_without(self, state: str, *, count: int = 1) -> str | None:
-        """For `eventually`: not yet so many lines of a state."""
+        """Return a complaint for `eventually` while there are fewer lines of a state."""
         if self.process.poll() not in {None, 0}:
             raise AssertionError(f"ended with {self.process.returncode}: {self.errors}")
         found = len(self.lines_in(state))
@@ -78,7 +78,7 @@ class Command:
 
 
 def survivors(processes: Mapping[str, int]) -> str | None:
-    """For `eventually`: which of these processes are still there."""
+    """Return a complaint for `eventually` while some of these processes run."""
     alive = [name for name, process_id in processes.items() if is_alive(process_id)]
     return f"still there: {', '.join(alive)}" if alive else None
 

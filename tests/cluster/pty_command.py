@@ -17,7 +17,7 @@ from tests.cluster.command import ENDING_S_MAX, GRIDSTAT
 from tests.cluster.eventually import eventually
 
 HOME = "\x1b[H"
-"""Where a screen begins anew."""
+"""Control sequence with which a screen begins again."""
 ALTERNATE, ORDINARY = "\x1b[?1049h", "\x1b[?1049l"
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -73,11 +73,11 @@ class PtyCommand:
         return SEQUENCE.sub("", whole[-1]).split("\r\n") if whole else []
 
     def echoes(self) -> bool:
-        """Whether the terminal is in the state in which a shell leaves it to commands."""
+        """Return whether the terminal echoes, as a shell leaves it to commands."""
         return bool(termios.tcgetattr(self._terminal)[3] & termios.ECHO)
 
     def is_stopped(self) -> bool:
-        """Whether the process is suspended."""
+        """Return whether the process is suspended."""
         stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
         return stat.rpartition(")")[2].split()[0] == "T"
 
@@ -85,11 +85,11 @@ class PtyCommand:
         os.write(self._terminal, keys.encode())
 
     def resize(self, width: int, height: int) -> None:
-        """As a window does; the kernel tells the process by SIGWINCH."""
+        """Resize the terminal as a window does; the kernel sends SIGWINCH to the process."""
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def await_line(self, pattern: str, at: int = -1) -> None:
-        """Until a line of the screen, the last one unless said, begins with this pattern."""
+        """Wait until a line of the screen, by default the last, begins with this pattern."""
 
         def complaint() -> str | None:
             lines = self.lines
@@ -106,7 +106,7 @@ class PtyCommand:
         return code
 
     def _read(self) -> None:
-        """All that comes, until the command has ended and nothing is left."""
+        """Read all output, until the command has ended and nothing is left."""
         while True:
             readable, _, _ = select.select([self._terminal], [], [], 0.05)
             if readable:

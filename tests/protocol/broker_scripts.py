@@ -37,7 +37,7 @@ SUBSCRIBERS_EDGES = ("c1/e2", "c1/e3")
 
 
 class Script:
-    """Each step is one thing that end-points, routers, operators or time may do to a broker."""
+    """Script of random steps of end-points, routers, operators or time at a broker."""
 
     def __init__(self, seed: int, cloud: Conversation | None = None) -> None:
         self.random = Random(seed)

@@ -83,7 +83,7 @@ class Registry:
 
 
 class RecordingMachine:
-    """Keeps what it hears; says what `answer` makes of it."""
+    """Machine that records its events; `answer` makes its instructions."""
 
     def __init__(self, answer: Callable[[Event], Sequence[Instruction]] = lambda _: ()) -> None:
         self.events: list[Event] = []
@@ -110,7 +110,7 @@ class RecordingMachine:
 
 @dataclass
 class Party:
-    """A driver with its recording machine, and the failures that it was told of."""
+    """A driver with its recording machine, and the failures reported to it."""
 
     driver: Driver[Event]
     machine: RecordingMachine
@@ -174,7 +174,7 @@ class RawPeer:
         self.say(hello)
 
     async def hear(self) -> Message | None:
-        """The next message; None when the peer has closed."""
+        """Return the next message; None when the peer has closed."""
         while not self._bodies:
             async with asyncio.timeout(WITHIN_S):
                 received = await self._reader.read(65_536)

@@ -1,4 +1,4 @@
-"""What the tests of the ends share: a bare socket to look at datagrams, and waiting for states."""
+"""Parts that the tests of the ends share: a bare socket for datagrams, and waiting for states."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENDINGS = (
     "delivered",
     "ring_full",
 )
-"""Where each event ends at a receiver: in exactly one of these."""
+"""Counters of a receiver, of which each event increases exactly one."""
 
 
 def eventually(condition: Callable[[], str | None], *, within_s: float = 20.0) -> None:
@@ -40,7 +40,7 @@ def eventually(condition: Callable[[], str | None], *, within_s: float = 20.0) -
 
 
 def wait_for(receiver: Receiver, **counts: int) -> None:
-    """Until the receiver's counters are at least these."""
+    """Wait until the receiver's counters are at least these."""
 
     def complaint() -> str | None:
         counters = receiver.counters()

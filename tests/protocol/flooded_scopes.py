@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 INSIDE: Final = 1
 ROUTERS: Final = 7
-"""Of each scope."""
+"""Routers of each scope."""
 EXTRA_LINKS: Final = 4
 BORDERS: Final = 3
 SUBSCRIBERS: Final = 3
-"""In each scope."""
+"""Subscribers in each scope."""
 DIVISORS: Final = (1, 2, 3, 4)
 FIRST_SUBSCRIBER: Final = 1_000
 """Channels to subscribers have these numbers."""
 
 
 class Where(Enum):
-    """Which routers have routes beside those at which a subscriber is attached."""
+    """Routers that have routes, beside those at which a subscriber is attached."""
 
     EVERYWHERE = auto()
     """All on a contract's path, in the flood or not."""
     BORDERS = auto()
-    """Those outside of the flood, and those from which a path leaves it."""
+    """Routers outside of the flood, and those from which a path leaves it."""
     EDGES = auto()
-    """Those outside of the flood alone."""
+    """Routers outside of the flood alone."""
 
 
 class FloodedScope:
@@ -46,7 +46,7 @@ class FloodedScope:
     def __init__(self, make_core: MakeCore, rng: random.Random, where: Where) -> None:
         self.grid = Grid(make_core, _two_scopes(rng))
         self.copies: Counter[tuple[tuple[str, str], int]] = Counter()
-        """How often which slot passed which channel."""
+        """Copies of each slot on each channel."""
         self.routes_inside = 0
         self.wanted: dict[str, list[int]] = {}
         self._subscribers: dict[str, int] = {}

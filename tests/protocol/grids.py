@@ -28,7 +28,7 @@ PUBLISHER = 900
 
 
 class Subject(Protocol):
-    """What the tests ask of a core, compiled or reference."""
+    """Interface of a core, compiled or reference, that the tests use."""
 
     @property
     def modes(self) -> int: ...

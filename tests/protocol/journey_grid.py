@@ -61,7 +61,7 @@ class JourneyGrid(TreeGrid):
         self.cores: list[StatusRouter] = []
         swarm = TreeSwarm(1, outline, plan, endpoints, Paces())
         super().__init__(swarm)
-        self.adopt(swarm, NoJudge(), is_told=False)
+        self.adopt(swarm, NoJudge(), is_traced=False)
         self.links: dict[str, SimulatedLink] = {}
         for endpoint in endpoints:
             node = JourneyEndPoint(

@@ -1,4 +1,4 @@
-"""Two cores driven alike, and the random words to drive them with.
+"""Two cores driven alike, and the random commands to drive them with.
 
 `Pair` compares after every call: results, refusals, outputs by port and byte, and all counters.
 Words come from a plain random source, so that a script is dense with things that matter (equal
@@ -48,7 +48,7 @@ SMOOTH = math.lcm(*range(1, 23))
 
 
 class Pair:
-    """The reference and the compiled core, told the same and compared after every word."""
+    """The reference and the compiled core, given the same commands and compared after each."""
 
     def __init__(self, limits: Limits) -> None:
         self.subjects: tuple[Subject, Subject] = (ReferenceCore(limits), Core(limits))
@@ -56,7 +56,7 @@ class Pair:
         self.now_ns = NOW_NS
 
     def tell(self, call: Callable[[Subject], object]) -> bool:
-        """Whether both did it; if not, both refused it for the same reason."""
+        """Return whether both subjects did it; check that else both refused for one reason."""
         answers = [_answer(call, subject) for subject in self.subjects]
         assert answers[0] == answers[1]
         self.compare()
@@ -71,7 +71,7 @@ class Pair:
         self.tell(lambda core: core.close_channel(channel_id))
 
     def reopen_channel(self, spec: ChannelSpec) -> None:
-        """With nothing in between, so that no event sees the channel closed."""
+        """Close and open a channel with nothing in between, so that no event sees it closed."""
         self.close_channel(spec.channel_id)
         self.open_channel(spec)
 

@@ -111,7 +111,7 @@ class _Programme:
         return model
 
     def _one_path(self, path: int) -> None:
-        """From one source to one target without a gap, in time."""
+        """Add the rows of one path: from one source to one target without a gap, in time."""
         demand, inf = self._demand, highspy.kHighsInf
         starts = {source: self._start(path, at) for at, source in enumerate(demand.sources)}
         ends = {target: self._end(path, at) for at, target in enumerate(demand.targets)}

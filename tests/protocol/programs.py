@@ -19,6 +19,6 @@ def compiled(name: str, folder: Path) -> Path:
 
 
 def run_case(program: Path, case: str) -> tuple[str, str, int]:
-    """What it says, what it complains about, and how it ends."""
+    """Return the output, the errors and the exit code of a case."""
     run = subprocess.run([program, case], capture_output=True, text=True, timeout=50, check=False)
     return run.stdout, run.stderr, run.returncode

@@ -52,7 +52,7 @@ TEN_MS = Period(1, 100)
 
 
 class Carrier(Protocol):
-    """How events travel, and whose clock counts."""
+    """Transport of events, and its clock."""
 
     def now_ns(self) -> int: ...
     def steady_ns(self) -> int: ...
@@ -143,7 +143,7 @@ class StubBroker:
         return self._numbers[router]
 
     def hear(self, router: str, message: Message) -> list[Message]:
-        """What the broker answers."""
+        """Return the broker's answers to a message of a router."""
         match message:
             case ReportRouter():
                 self.reports.setdefault(router, []).append(message)
@@ -240,7 +240,7 @@ class RouterCloud:
         self.carrier.wait(after_a_turn)
 
     def settle(self) -> None:
-        """Until every router that is connected holds what the broker wants."""
+        """Wait until every connected router holds the table that the broker wants."""
 
         def complaint() -> str | None:
             complaints = (self.broker.complaint(name) for name in sorted(self._connected))

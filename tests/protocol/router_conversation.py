@@ -1,4 +1,4 @@
-"""A router's agent with a broker and end-points played by the test: says, and hears, in words."""
+"""A router's agent, with a broker and end-points that the test plays message by message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PATH = PathOrder(path_id=65_536, variable_id=1, channel_id=7)
 
 
 class RouterConversation:
-    """The agent under test, its clock, and everything that it has said so far."""
+    """The agent under test, its clock, and all its messages so far."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class RouterConversation:
         return self.hear(PMU, Submit(request_id=request_id, body=body, signature=b"signed"))
 
     def accept(self, *, term: int = 1) -> list[RouterInstruction]:
-        """A broker connects and accepts; the answer is all that was said after the report."""
+        """Connect and accept as a broker; return all messages after the report."""
         self.connect(BROKER)
         return self.broker_says(RouterAccepted(term=term))
 
     def change(self, change: ChangeTable) -> list[Message]:
-        """A change that the core takes at once; what the broker hears of it."""
+        """Send a change that the core applies at once; return the messages to the broker."""
         said = self.broker_says(change)
         heard = said_to(BROKER, said)
         for instruction in said:

@@ -59,7 +59,7 @@ def _request(number: int, random: Random) -> AllocationRequest:
 
 
 async def _race(allocator: Allocator, seed: int) -> list[Allocation | Refusal]:
-    """Each subscriber waits its random turns between asking, and after it may leave again."""
+    """Run subscribers that wait a random number of steps between requests, and may leave again."""
     random = Random(seed)
 
     async def subscribe(number: int, turns: int, leaves: bool) -> Allocation | Refusal:

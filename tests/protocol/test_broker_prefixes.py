@@ -157,11 +157,11 @@ def test_a_restarted_broker_has_promised_and_ordered_the_same(seed: int) -> None
 
     assert promised_of(cloud.broker) == before
     assert {name: cloud.broker.tables[name].wanted.digest for name in cloud.routers} == ordered
-    assert cloud.differing() == []  # So the routers are told nothing that they do not know.
+    assert cloud.differing() == []  # So no router receives a further change.
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_life_goes_on_after_a_kill_in_the_middle_of_anything(seed: int) -> None:
+def test_a_script_continues_after_a_kill_in_the_middle_of_any_step(seed: int) -> None:
     script = Script(200 + seed)
     script.begin()
     cloud = script.cloud

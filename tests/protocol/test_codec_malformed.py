@@ -37,7 +37,7 @@ def with_length(length: int, raw: bytes = GOOD) -> bytes:
 
 
 def reason_of(raw: bytes | bytearray) -> str:
-    """Why the datagram is dropped; "" if it is not."""
+    """Return why the datagram is dropped; "" if it is not."""
     try:
         decode_datagram(raw)
     except Malformed as complaint:

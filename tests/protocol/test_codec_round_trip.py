@@ -1,4 +1,4 @@
-"""Whatever can be said is read back as it was said: events, and datagrams of events."""
+"""Round trips of the codec: events, and datagrams of events, decode to what was encoded."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_who_cannot_prove_itself_never_gets_as_far_as_a_message(
                         raw.say_bytes(b"GET / HTTP/1.1\r\n\r\n")
                     assert await raw.hear() is None
             except (ssl.SSLError, ConnectionResetError):
-                pass  # Python's own client tells an alert, or the end, by an exception.
+                pass  # Python's own client raises an exception for an alert or the end.
             await until(lambda: broker.driver.counters.refused[words[lacks]] == 1)
             assert broker.machine.events == []
 

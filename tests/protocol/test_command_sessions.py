@@ -1,4 +1,4 @@
-"""Two drivers over real loopback TLS: they talk, lose and find each other again, and end."""
+"""Two drivers over real loopback TLS: they exchange messages, reconnect, and end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
 
 
 def sending_many(event: Event) -> Sequence[Instruction]:
-    """Says thousands of things as soon as it is connected."""
+    """Send thousands of messages as soon as the peer is connected."""
     if isinstance(event, Connected):
         return [Send(event.peer, TableChanged(number=n, digest=n)) for n in range(MANY)]
     return ()
@@ -107,7 +107,7 @@ def test_a_client_finds_a_server_that_comes_back(registry: Registry) -> None:
     asyncio.run(talk())
 
 
-def test_a_connection_cut_without_a_word_is_made_anew(registry: Registry) -> None:
+def test_a_connection_cut_without_a_bye_is_made_anew(registry: Registry) -> None:
     async def talk() -> None:
         async with (
             party(registry.credentials(BROKER), serves=[Role.ROUTER]) as broker,
@@ -282,7 +282,7 @@ def test_a_second_process_of_one_name_is_refused_while_the_first_speaks(
 
 def test_a_second_process_takes_over_from_one_that_is_silent(registry: Registry) -> None:
     async def talk() -> None:
-        # The first never speaks again, but nobody ends its session for that.
+        # The first sends nothing more, but its session stays open.
         table = TableSettings(session=SessionSettings(ping_interval_s=0.05, silent_after_s=600.0))
         async with (
             party(registry.credentials(BROKER), serves=[Role.ROUTER], table=table) as broker,

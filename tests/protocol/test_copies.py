@@ -1,4 +1,4 @@
-"""By which channels the copies of a variable came to an edge. Two subjects: core and reference."""
+"""Channels by which the copies of a variable came to an edge. Two subjects: core and reference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNTED = periodic(
 )
 EAST, WEST, NORTH = 21, 22, 23
 JUDGED_AFTER = 102
-"""At a hundred a second, a second's worth of the newest is left open, and two."""
+"""Number of newest slots left open: a second's worth at a hundred a second, and two."""
 
 
 def edge(make_core: MakeCore, *channel_ids: int) -> Subject:

@@ -1,4 +1,4 @@
-"""What a receiver takes, and from whom: nobody else's datagrams disturb a stream."""
+"""Sources of a receiver: datagrams of others do not disturb a stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAR_NS = 2**63
 
 
 class Line:
-    """A receiver that takes only its sources, the edge that sends to it, and somebody else."""
+    """A receiver that takes only its sources, the edge that sends to it, and a forger."""
 
     def __init__(self, *, only_sources: bool) -> None:
         self.receiver = Receiver(variables_max=8, only_sources=only_sources)
@@ -78,13 +78,13 @@ def test_nobody_else_is_heard_on_a_channel_whose_edge_is_heard(line: Line) -> No
     line.stream(0, 20)
     for turn in range(20):
         line.send(line.forger, EDGE, line.start_ns + (20 + turn) * 10 * MS)
-        line.stream(20 + turn, 1)  # For a second the edge is heard.
+        line.stream(20 + turn, 1)  # The edge counts as present for a second.
     assert line.slots() == list(range(40))
     assert line.receiver.counters()["policed_source"] == 20
 
 
 def test_a_live_stream_follows_no_stamp_that_no_router_lets_pass() -> None:
-    """Whoever the sender is, for others than end-points take any."""
+    """Use a receiver that takes any source, as all but end-points do."""
     line = Line(only_sources=False)
     line.stream(0, 20)
     for turn in range(5):

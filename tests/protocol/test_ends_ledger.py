@@ -1,4 +1,4 @@
-"""What a receiver counts of one variable: by its contract, and by the ways its copies came."""
+"""Counters of a receiver for one variable: by its contract, and by the ways of its copies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOUR_NS = 3_600_000 * MS
 
 
 class Stage:
-    """A running receiver, and a socket that speaks for its channels."""
+    """A running receiver, and a socket that sends for its channels."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
@@ -214,7 +214,7 @@ def test_another_period_forgets_what_came_before(stage: Stage) -> None:
 
 
 def test_a_clock_that_is_set_back_begins_another_span(stage: Stage) -> None:
-    """After a second without an event, two events in a row move the window back."""
+    """Send events before the window: after a second without any, two in a row move it back."""
     stage.tell_slots(0, 1)
 
     def complaint() -> str | None:

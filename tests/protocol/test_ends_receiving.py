@@ -121,7 +121,7 @@ def test_the_second_copy_of_an_aperiodic_event_is_suppressed(receiver: Receiver)
     ):
         for value in range(50):
             for path in (first_path, second_path):
-                path.send(100, value, created_ns=NOW_NS)  # Only the sequence tells them apart.
+                path.send(100, value, created_ns=NOW_NS)  # They differ only in their sequence.
         wait_for(receiver, **{"in": 100})
     assert receiver.counters()["duplicate"] == 50
     assert receiver.read()["value"].tolist() == list(range(50))

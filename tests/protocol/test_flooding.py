@@ -282,7 +282,7 @@ def test_dropped_copies_are_channels_in_scope_less_reached_routers(
 
 
 def test_a_channel_that_swallows_its_copies_is_missed(subject: MakeCore) -> None:
-    """So the formula above is able to fail, whichever channel it is."""
+    """Check that the formula above can fail, whichever channel it is."""
     for silent in directed_grid(subject, random.Random(1)).channel_ids:
         grid = directed_grid(subject, random.Random(1))
         flood_everywhere(grid, 0)
@@ -316,6 +316,6 @@ def test_inside_a_flood_routes_cost_nothing_and_count_at_borders_and_edges_alone
     assert lean.copies == full.copies
     assert lean.grid.counts("duplicate") == full.grid.counts("duplicate")
     assert lean.routes_inside == 0 < full.routes_inside
-    # So borders are where routing adds to flooding: without it nobody outside hears anything.
+    # At borders routing adds to flooding: without it no router outside receives an event.
     outside = {name for name in full.wanted if not full.is_inside(name)}
     assert {name for name, slots in none.delivered().items() if not slots} == outside != set()

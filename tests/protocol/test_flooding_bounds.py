@@ -1,4 +1,4 @@
-"""What floods is bounded, and costs contracts nothing: slow cycles, crowds, forged stamps."""
+"""Bounds of floods, which cost contracts nothing: slow cycles, crowds, forged stamps."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SlowRing:
 def test_copies_die_out_on_a_cycle_slower_than_routers_remember(
     subject: MakeCore, row: Row, period_ms: int
 ) -> None:
-    """They came round when their event was forgotten, or when the stream had been quiet."""
+    """Run a slow cycle, where copies returned once their event was forgotten."""
     ring = SlowRing(subject, row, slow_ms=3_000)
     for at_ms in range(0, 4_000, STEP_MS):
         ring.step(at_ms, is_published=at_ms % period_ms == 0)
@@ -133,7 +133,7 @@ def test_an_event_too_old_to_flood_still_reaches_contracts(subject: MakeCore) ->
 def test_forged_future_events_silence_no_sparse_flood(
     subject: MakeCore, period_ms: int, every: int
 ) -> None:
-    """Between its events a window rests, and would follow the first stamp that comes."""
+    """Forge stamps between the events of a flood, when a window would follow the first stamp."""
     core = subject(SMALL)
     core.open_source(50)
     core.open_source(51)

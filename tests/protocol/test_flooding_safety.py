@@ -189,7 +189,7 @@ def test_more_belated_alerts_at_once_than_a_router_remembers_die_out(subject: Ma
 def test_no_alert_that_may_flood_is_dropped_or_comes_round(
     subject: MakeCore, *, is_belated: bool
 ) -> None:
-    """At the shortest interval that brokers allow, and with a hold from one copy to the last."""
+    """Publish at the shortest interval that brokers allow, with a hold between copies."""
     interval_ns = flood_interval_ms_min(is_belated=is_belated) * MS
     grid = ring_of_three(subject, interval_ns, is_belated=is_belated)
     count = 4 * FLOOD_EVENTS_MAX

@@ -1,4 +1,4 @@
-"""What reaches which channel: look-up, rate filter, multicast. Same tests, two subjects."""
+"""Forwarding to channels: look-up, rate filter, multicast. Same tests, two subjects."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 U64_MAX = 2**64 - 1
 NANOSECOND = Period(1, 10**9)
-"""At this period a slot is the very difference of stamp and phase."""
+"""Period at which a slot is exactly the difference of stamp and phase."""
 
 parts = st.one_of(
     st.sampled_from([1, 2, 30, 50, 60, 120, 1_000, 1_001, 30_000, 10**6, 10**9, PERIOD_PART_MAX]),
@@ -117,7 +117,7 @@ def slots_around(every: int, rng: random.Random) -> Iterator[int]:
 
 
 def assert_core_filters_by(every: int, rng: random.Random) -> None:
-    """At many slots, negative ones by a phase later than the stamp."""
+    """Check the core's filter at many slots; negative ones have a phase later than the stamp."""
     for slot in slots_around(every, rng):
         if not SLOT_MIN <= slot <= SLOT_MAX:
             continue
@@ -153,7 +153,7 @@ def test_the_cores_test_without_division_holds_for_random_divisors_of_every_size
 
 
 def test_a_slot_is_the_difference_of_stamp_and_phase_at_one_a_nanosecond() -> None:
-    """What the tests above rest on."""
+    """Check the assumption of the tests above."""
     rng = random.Random(2)
     for slot in slots_around(EVERY_MAX, rng):
         phase_ns = rng.randint(max(0, -slot), min(U64_MAX, U64_MAX - slot))

@@ -1,4 +1,4 @@
-"""The newest event of each variable, kept by the core for whoever subscribes late. Two subjects."""
+"""The newest event of each variable, kept by the core for late subscribers. Two subjects."""
 
 from __future__ import annotations
 

@@ -34,11 +34,11 @@ MEGABIT = ChannelSpec(1, bandwidth_bytes_per_s=125_000, queue_events_max=32)
 QUEUES = 9
 UDP = socket.SOCK_DGRAM
 CREDIT_NS = 2 * MS
-"""What an idle line may catch up on."""
+"""Longest time that an idle line may catch up on."""
 
 WIRE_BYTES = 28
 EVENT_BYTES = 144
-"""As a synchrophasor with five options."""
+"""Size of a synchrophasor with five options."""
 
 
 def paced_core(make_core: MakeCore, *specs: ChannelSpec, limits: Limits = SMALL) -> Subject:
@@ -84,7 +84,7 @@ class Line:
         self.collect()
 
     def collect(self) -> None:
-        """Everything that left must have been the first of the first class that waited."""
+        """Check that every event that left was the first of the first class that waited."""
         for _, octets in self.core.take_output(1):
             self.wire_bytes += len(octets) + WIRE_BYTES
             for one in events_in(octets):
@@ -280,7 +280,7 @@ def test_a_flooded_event_goes_with_the_alerts_but_on_its_own_port(subject: MakeC
 def test_an_event_larger_than_the_mtu_is_charged_per_fragment(
     subject: MakeCore, mtu_bytes: int, options: int, host: str | None, wire_bytes: int
 ) -> None:
-    """At ten thousand bytes a second the line is busy for a tenth of a millisecond a byte."""
+    """Send at ten thousand bytes a second, where a byte takes a tenth of a millisecond."""
     spec = ChannelSpec(1, mtu_bytes=mtu_bytes, bandwidth_bytes_per_s=10_000)
     with socket.socket(socket.AF_INET6 if host == "::1" else socket.AF_INET, UDP) as peer:
         if host is not None:

@@ -1,4 +1,4 @@
-"""How copies share datagrams: packed by burst, alone when idle, equal strides. Two subjects."""
+"""Packing of copies in datagrams: packed by burst, alone when idle, equal strides. Two subjects."""
 
 from __future__ import annotations
 

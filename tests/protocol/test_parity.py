@@ -1,4 +1,4 @@
-"""The compiled core against the reference: same words in, same bytes and counters out."""
+"""The compiled core against the reference: same commands in, same bytes and counters out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ randoms = st.integers(0, 2**64 - 1).map(random.Random)
 
 
 class Driver:
-    """Says random words to a pair, and remembers datagrams to repeat them late."""
+    """Driver that sends random commands to a pair, and keeps datagrams to repeat them late."""
 
     def __init__(self, rng: random.Random) -> None:
         self.pair = parity.Pair(parity.limits(rng))
@@ -90,7 +90,7 @@ class Driver:
 
 
 class CoresAlike(RuleBasedStateMachine):
-    """Any order of words; Hypothesis looks for the shortest one that tells the cores apart."""
+    """Any order of commands; Hypothesis looks for the shortest with different results."""
 
     driver: Driver
 

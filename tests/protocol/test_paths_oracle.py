@@ -82,7 +82,7 @@ def test_in_a_large_cloud_paths_that_exist_are_found(paths: int) -> None:
 
 
 def complaint(topology: Topology, demand: Demand, answer: Found) -> str | None:
-    """What is wrong with an answer, found out from the topology alone."""
+    """Return what is wrong with an answer, found from the topology alone, or None."""
     channels = [channel for path in answer.paths for channel in path.channel_ids]
     edges = {*demand.sources, *demand.targets}
     shared = set[str]()

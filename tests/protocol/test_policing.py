@@ -1,4 +1,4 @@
-"""What the first hop refuses: foreign variables, wrong ports, stamps, slots, intervals."""
+"""Refusals of the first hop: foreign variables, wrong ports, stamps, slots, intervals."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.timeout(2 * BUILD_S_MAX)
 
 @dataclass(frozen=True)
 class Compiler:
-    """How a compiler is called; the one in ziglang keeps a cache, which lies in `build`."""
+    """Command of a compiler; the one in ziglang keeps a cache, which lies in `build`."""
 
     words: tuple[str, ...]
 
@@ -98,7 +98,7 @@ def test_the_portable_core_runs_and_every_event_is_accounted_for(programs: Path)
 
 @pytest.mark.feature("S3-30")
 def test_the_portable_core_calls_nothing_that_linux_alone_has(programs: Path) -> None:
-    """What the linker would look for in the system, as the built library itself says."""
+    """Check the undefined symbols of the built library."""
     said = subprocess.run(
         ["nm", "-D", "--undefined-only", programs / "libcore.so"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Probes: datagrams of a header alone, sent in a steady rhythm, heard and counted. Two subjects."""
+"""Probes: datagrams of a header alone, sent at a steady rate and counted. Two subjects."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ IDLE_ONLY = replace(PROBING, probes_only_when_idle=True)
 
 
 def sent_at(core: Subject, event_ms: Iterable[int], until_ms: int) -> dict[str, list[int]]:
-    """When events and probes have left; the thread looks every millisecond, events come first."""
+    """Return the times of events and probes; the thread runs every millisecond, events first."""
     events = set(event_ms)
     found: dict[str, list[int]] = {"events": [], "probes": []}
     for ms in range(until_ms):
@@ -109,7 +109,7 @@ def test_an_idle_channel_is_probed_in_the_same_rhythm(subject: MakeCore) -> None
 
 
 def test_a_channel_to_an_older_receiver_is_probed_beside_its_events(subject: MakeCore) -> None:
-    """Such a receiver counts nothing but probes when it judges that a channel has returned."""
+    """Probe an older receiver, which counts only probes to judge that a channel has returned."""
     core = core_with(subject, PROBING)
     assert sent_at(core, range(200), 200)["probes"] == list(range(0, 200, 25))
 

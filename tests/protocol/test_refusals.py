@@ -1,4 +1,4 @@
-"""What a core refuses to be told, by name, and that a refused word changes nothing."""
+"""Refusals of a core by name; a refused call changes nothing."""
 
 from __future__ import annotations
 

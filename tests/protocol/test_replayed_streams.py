@@ -32,7 +32,7 @@ from tests.protocol.grids import (
 S = 1_000 * MS
 HOUR_NS = 3_600 * S
 PAST_NS = NOW_NS - 5 * HOUR_NS
-"""On a slot of every period used here."""
+"""Time on a slot of every period used here."""
 MEGABIT = ChannelSpec(1, bandwidth_bytes_per_s=125_000, queue_events_max=256)
 LIVE, REPLAYED = 1, 2
 
@@ -152,7 +152,7 @@ def test_replay_shares_no_datagram_with_others_and_holds_the_line_half_a_millise
         offer(core, REPLAYED, PAST_NS + slot * 10 * MS)
     for slot in range(3):
         offer(core, LIVE, NOW_NS + slot * MS)
-    at_once = len(told(core.take_output(1)))  # The line was idle, and nobody else was there.
+    at_once = len(told(core.take_output(1)))  # The line was idle, without other traffic.
     for step in range(1, 200):
         core.pump(NOW_NS + step * MS // 10)
     sent = [events_in(octets) for _, octets in core.take_output(1)]

@@ -1,4 +1,4 @@
-"""What a router's agent says to its broker, word for word, without a network."""
+"""Messages of a router's agent to its broker, one by one, without a network."""
 
 from __future__ import annotations
 

@@ -294,7 +294,7 @@ def test_a_congested_channel_says_so_and_says_when_it_is_over(memory_cloud: Rout
 
 @pytest.mark.feature("S3-41")
 def test_channels_build_a_ring_and_its_removal_stops_traffic(memory_cloud: RouterCloud) -> None:
-    """West reaches the desk by two ways round; each router passes one copy on."""
+    """Build a ring: west reaches the subscriber by two ways; each router passes one copy on."""
     cloud = memory_cloud
     names = ("c1/west", "c1/north", "c1/south", "c1/east")
     cloud.add(*names)

@@ -1,4 +1,4 @@
-"""Whatever is ordered, lost, repeated or refused: in the end the core holds what is wanted.
+"""Convergence of the core to the wanted table, whatever is ordered, lost, repeated or refused.
 
 Hypothesis plays the broker's orders and everything that can go wrong between it and the core.
 """
@@ -55,7 +55,7 @@ class Want:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something goes wrong, or time passes."""
+    """Kind of failure, or passing of time."""
 
     word: str
 
@@ -73,7 +73,7 @@ STEPS = st.lists(WANTS | st.builds(Trouble, st.sampled_from(TROUBLES)), min_size
 
 
 def changed(table: OrderTable, want: Want) -> ChangeTable | None:
-    """The change that a sane broker would make of a wish; None if it makes no sense now."""
+    """Return the change that a broker would send for a want; None if it makes no sense now."""
     orders = wished(table, want) if want.is_wanted else given_up(table, want)
     return ChangeTable(term=1, number=0, **orders) if orders else None
 
@@ -120,7 +120,7 @@ def given_up(table: OrderTable, want: Want) -> dict[str, Any]:
 
 @dataclass
 class Scene:
-    """A broker's wishes, one router, and the session between them."""
+    """The table that a broker wants, one router, and the session between them."""
 
     core: RecordingCore = field(default_factory=RecordingCore)
     wanted: OrderTable = field(default_factory=OrderTable)
@@ -180,7 +180,7 @@ class Scene:
             self._tell(event)
 
     def settle(self) -> None:
-        """Nothing goes wrong any more, and every refusal is answered."""
+        """Run without failures until every refusal is answered."""
         self.core.unreachable.clear()
         self.core.refusal = None
         self.is_losing = False

@@ -109,7 +109,7 @@ def accepting(event: Event) -> Sequence[Instruction]:
 
 
 class SpeakingMachine(RecordingMachine):
-    """Also says what the test has put into its `outbox`, when it is told to."""
+    """Machine that also sends the messages of its `outbox` on request."""
 
     def __init__(self) -> None:
         super().__init__(accepting)
@@ -280,7 +280,7 @@ def test_a_draining_router_tells_everybody(registry: Registry) -> None:
 
 
 def resolving(address: tuple[str, int]) -> RecordingMachine:
-    """A name service that knows the broker, and says so to whoever asks."""
+    """Name service that resolves the broker's name."""
 
     def outcome(command: EndPointCommand) -> ResolvedOutcome | RefusedOutcome:
         if getattr(command, "name", "") != BROKER.name:

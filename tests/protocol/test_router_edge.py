@@ -1,4 +1,4 @@
-"""What an edge router says between its end-points and the broker, without a network."""
+"""Messages of an edge router between its end-points and the broker, without a network."""
 
 from __future__ import annotations
 

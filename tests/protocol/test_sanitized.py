@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def run(program: str, *arguments: str) -> str:
-    """What a program says that the Makefile builds; fails if the sanitizer has ended it."""
+    """Build a program by the Makefile and return its output; fail if the sanitizer has ended it."""
     environment = {key: text for key, text in os.environ.items() if key not in NOT_FOR_THE_PROGRAM}
     subprocess.run(["make", "-s", program], cwd=ROOT, env=environment, check=True)
     done = subprocess.run(

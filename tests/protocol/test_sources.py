@@ -1,4 +1,4 @@
-"""What a core knows of its sources: silence, losses by the counter, order. Two subjects."""
+"""State of a core's sources: silence, losses by the counter, order. Two subjects."""
 
 from __future__ import annotations
 

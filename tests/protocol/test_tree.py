@@ -1,4 +1,4 @@
-"""Real brokers of four clouds and three levels, word by word through their bytes.
+"""Real brokers of four clouds and three levels, message by message through their bytes.
 
 root ── west ── a, b          between west and east: a1→c0, b1→d0 and back (root)
      └─ east ── c, d          a0→b0, a1→b1 (west) and c0→d0, c1→d1 (east), and back
@@ -225,13 +225,13 @@ def test_a_change_that_crosses_a_new_plan_on_its_way_is_answered_by_what_comes_o
     qos = ModalQos({0: QosRequest(latency_us=10)})
     change = ChangeSubscription(subscription_id=outcome.subscription_id, qos=qos)
 
-    def crossing(event: Event) -> None:
+    def received_late(event: Event) -> None:
         if isinstance(event, Received) and isinstance(event.message, ContractGranted) and not sent:
             sent.append(0)
             sent[0] = leaf.send("d/centre", "d/e", change)
         tell(event)
 
-    leaf.tell = crossing  # type: ignore[method-assign]
+    leaf.tell = received_late  # type: ignore[method-assign]
     accounts = family.brokers["root"].broker.state.channels.accounts.values()
     (used,) = [account.channel for account in accounts if account.carriage.streams]
     silence(family, used.to_router, used.channel_id, is_up=False)
@@ -254,7 +254,7 @@ KILLED = ("root", "west", "east", "a", "b", "d")
 
 @pytest.mark.parametrize("broker", KILLED)
 @pytest.mark.parametrize("walk", ["subscribe", "change", "end"])
-def test_any_broker_killed_after_any_word_ends_in_a_state_that_all_agree_on(
+def test_any_broker_killed_after_any_message_ends_in_a_state_that_all_agree_on(
     broker: str, walk: str
 ) -> None:
     for point in range(KILLED.index(broker) % 4, 40, 4):

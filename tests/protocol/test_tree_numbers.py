@@ -58,7 +58,7 @@ def publish_everywhere(family: Family, word: str) -> Asked:
 
 
 def identifiers(family: Family, asked: Asked) -> dict[str, int]:
-    """By name, once all that was asked is answered."""
+    """Return the identifiers by name, once all requests are answered."""
     found = {}
     for (cloud, number), command in asked.items():
         outcomes = family.leaves[cloud].answers[f"{cloud}/pmu", number]
@@ -70,7 +70,7 @@ def identifiers(family: Family, asked: Asked) -> dict[str, int]:
 
 
 def ask_again(family: Family, asked: Asked) -> None:
-    """As end-points do that have heard nothing."""
+    """Repeat the requests without an answer, as end-points do."""
     for (cloud, number), command in asked.items():
         leaf = family.leaves[cloud]
         if (f"{cloud}/pmu", number) not in leaf.answers:
@@ -83,7 +83,7 @@ def rest(family: Family) -> None:
 
 
 def assert_all_distinct(family: Family, *found: dict[str, int]) -> None:
-    """What was answered, what clouds have registered, and the blocks that they hold."""
+    """Check that answered and registered identifiers are distinct, and the clouds' blocks too."""
     told = dict(chain.from_iterable(one.items() for one in found))
     assert len(set(told.values())) == len(told)
     registered: dict[str, int] = {}

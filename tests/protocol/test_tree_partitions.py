@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CUTS: Final = [("a",), ("d",), ("west",), ("east",), ("west", "east"), ("a", "d"), ("a", "west")]
 SHORT_NS: Final = 1_000_000_000
 LONG_NS: Final = 30_000_000_000
-"""After so long nobody waits for an answer any more."""
+"""Time after which no request waits for an answer."""
 REST_NS: Final = 30_000_000_000
 
 BEFORE: Final[Contracts] = {
@@ -45,7 +45,7 @@ BEFORE: Final[Contracts] = {
     ("c", "a/pmu/u"): 1,
     ("b", "d/pmu/u"): 1,
 }
-"""How many disjoint ways which cloud has of which variable."""
+"""Number of disjoint ways by cloud and variable."""
 CHANGED: Final[Contracts] = {
     ("d", "b/pmu/v"): 2,
     ("a", "d/pmu/v"): 1,
@@ -77,7 +77,7 @@ class Parted:
         return self.family.leaves[cloud].send(name, f"{cloud}/e", command)
 
 
-def wish(redundancy: int) -> QosRequest:
+def quality(redundancy: int) -> QosRequest:
     return QosRequest(redundancy=redundancy)
 
 
@@ -93,10 +93,10 @@ def at_rest() -> Parted:
         family.leaves[name[0]].publish(name, f"{name[0]}/e")
     numbers = {}
     for (cloud, name), redundancy in BEFORE.items():
-        (outcome,) = ask(family, cloud, subscribe(name, wish(redundancy)))
+        (outcome,) = ask(family, cloud, subscribe(name, quality(redundancy)))
         assert isinstance(outcome, GrantedOutcome), outcome
         numbers[cloud, name] = outcome.subscription_id
-    ask(family, PATTERN[0], subscribe(PATTERN[1], wish(1)))
+    ask(family, PATTERN[0], subscribe(PATTERN[1], quality(1)))
     assert contracts_of(family) == BEFORE
     assert disagreements(family) == []
     return Parted(family, numbers)
@@ -111,16 +111,16 @@ def change_both_sides(tree: Parted) -> dict[tuple[str, str], int]:
         tree.send(UNPUBLISHED[at][0], Unpublish(names=(UNPUBLISHED[at],)), "pmu")
     for (cloud, name), redundancy in CHANGED.items():
         command = ChangeSubscription(
-            subscription_id=tree.numbers[cloud, name], qos=ModalQos({0: wish(redundancy)})
+            subscription_id=tree.numbers[cloud, name], qos=ModalQos({0: quality(redundancy)})
         )
         asked[cloud, name] = tree.send(cloud, command)
     for (cloud, name), redundancy in BEGUN.items():
-        asked[cloud, name] = tree.send(cloud, subscribe(name, wish(redundancy)))
+        asked[cloud, name] = tree.send(cloud, subscribe(name, quality(redundancy)))
     return asked
 
 
 def last_wanted() -> Contracts:
-    """What stands if all is granted: what is gone ends by itself, a pattern takes what has come."""
+    """Return the contracts if all is granted; ended ones are gone, a pattern has new variables."""
     wanted = BEFORE | CHANGED | BEGUN | {(PATTERN[0], name): 1 for name in PUBLISHED}
     return {
         (cloud, name): redundancy
@@ -130,14 +130,14 @@ def last_wanted() -> Contracts:
 
 
 def is_alone(cut: tuple[str, ...], cloud: str, name: str) -> bool:
-    """Whether the contract's owner has everybody below it on its side."""
+    """Return whether the contract's owner has all brokers below it on its side."""
     others = _above(name.partition("/")[0])
     owner = next(broker for broker in _above(cloud) if broker in others)
     return not any(owner in _above(child)[1:] for child in cut)
 
 
 def _above(name: str) -> list[str]:
-    """From the name itself up to the root."""
+    """Return the names from this one up to the root."""
     found = [name]
     while found[-1] in PARENTS:
         found.append(PARENTS[found[-1]])
@@ -233,7 +233,7 @@ def test_a_cut_in_the_middle_of_what_is_asked_changes_nothing_of_what_comes_of_i
 def test_a_flood_whose_variable_goes_during_a_cut_ends_everywhere_when_it_heals(
     cut: tuple[str, ...],
 ) -> None:
-    """Its cloud says so once; whoever was told and could not pass it on asks again."""
+    """Withdraw the variable during a cut; its cloud reports it once, and brokers ask again."""
     family = grid()
     for broker in ("root", "west"):
         answer = family.operate(broker, SetFlooding(request_id=1, name="a/pmu/v"))

@@ -31,7 +31,7 @@ class Shape:
     clouds: tuple[str, ...]
 
     def above(self, name: str) -> list[str]:
-        """From the name itself up to the root."""
+        """Return the names from this one up to the root."""
         found = [name]
         while found[-1] in self.parents:
             found.append(self.parents[found[-1]])
@@ -101,7 +101,7 @@ def grown(shape: Shape) -> Family:
 
 
 def owned(family: Family) -> dict[str, int]:
-    """How many contracts are whose."""
+    """Return the number of contracts that each broker owns."""
     counts = {name: node.broker.survey()["contracts"] for name, node in family.brokers.items()}
     return {name: count for name, count in counts.items() if count}
 
@@ -171,7 +171,7 @@ def test_in_every_shape_each_broker_floods_its_own_scope_and_no_other(shape: Sha
 
 
 def flooding(family: Family, number: int) -> dict[str, set[int]]:
-    """By cloud the levels at which its routers flood the variable."""
+    """Return the levels at which the routers of each cloud flood the variable."""
     found: dict[str, set[int]] = {}
     for cloud, leaf in family.leaves.items():
         for router in leaf.routers.values():

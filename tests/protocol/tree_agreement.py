@@ -1,4 +1,4 @@
-"""Whether all brokers of a tree and their routers hold the same of every contract, and no more."""
+"""Agreement of all brokers of a tree and their routers on every contract, and nothing more."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from tests.unit.broker.tree.family import Family
 
 Contracts = dict[tuple[str, str], int]
-"""How many disjoint ways which cloud has of which variable."""
+"""Number of disjoint ways by cloud and variable."""
 
 
 def contracts_of(family: Family) -> Contracts:
-    """What end-points were granted of other clouds; two of one cloud and variable are an error."""
+    """Return the contracts with other clouds; check that there is one by cloud and variable."""
     found: Contracts = {}
     for cloud, _, asked in _asked(family):
         one = cloud, asked.record.name
@@ -111,7 +111,7 @@ def _at_routers(family: Family) -> Iterator[str]:
 
 
 def _after_a_restart(family: Family) -> Iterator[str]:
-    """Journals tell the same as memories."""
+    """Yield differences between the brokers and their restarts from the journals."""
     for name, node in family.brokers.items():
         if node.restored().snapshot()[1:] != node.broker.snapshot()[1:]:
             yield f"{name} would be restored to another state"

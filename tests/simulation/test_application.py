@@ -32,7 +32,7 @@ def caught() -> Matched:
 
 def test_a_catch_of_an_earlier_process_is_not_believed_in() -> None:
     found = application()
-    found.told(caught())
+    found.notified(caught())
     assert found.caught == {}
 
 
@@ -40,6 +40,6 @@ def test_a_catch_that_is_ahead_of_its_pattern_is_believed_in_once_that_is_grante
     found = application()
     wanted = SubscriptionRequest(name="c1/*", qos=ModalQos(), label="s1")
     found.waiting[1] = Asked(Subscribe(subscriptions=(wanted,)), 0)
-    found.told(caught())
+    found.notified(caught())
     found.answered(1, (GrantedOutcome(subscription_id=PATTERN, variable=None, label="s1"),))
     assert found.caught == {CATCH: PATTERN}

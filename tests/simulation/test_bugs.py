@@ -14,7 +14,7 @@ NEAR = {
     "drop-a-push": 465,
     "forget-the-replaced-at-a-restart": 60,
 }
-"""Where the rarer ones are found; looked at first, for the sake of the time that a test takes."""
+"""Seeds that find the rarer bugs; they run first, to keep the test short."""
 NEAR_SEEDS = 24
 
 

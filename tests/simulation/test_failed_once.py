@@ -15,4 +15,4 @@ from lab.simulation.run import run_seed
     "seed", [2563, 2601, 2993, 3093, 3145, 3631, 3645, 3707, 4236, 4242], ids=str
 )
 def test_a_seed_that_failed_under_an_earlier_workload_holds(seed: int) -> None:
-    assert run_seed(seed).words == ""
+    assert run_seed(seed).complaint == ""

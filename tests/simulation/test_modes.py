@@ -55,7 +55,7 @@ Answer = tuple[object, tuple[object, ...]]
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[Answer]:
-    """What applications have asked in all seeds that run, and what was answered."""
+    """Collect the requests and answers of applications in all seeds that run."""
     found: list[Answer] = []
     right = Application.answered
 

@@ -1,4 +1,4 @@
-"""Seeds of the simulated cloud: they hold, they replay, and they tell what went wrong."""
+"""Seeds of the simulated cloud: they hold, they replay, and they report failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def digests(hash_seed: int) -> str:
 
 def test_every_property_holds_in_many_clouds_under_faults() -> None:
     tally = campaign(SEEDS)
-    assert not tally.failures, "\n".join(verdict.words for verdict in tally.failures)
+    assert not tally.failures, "\n".join(verdict.complaint for verdict in tally.failures)
     assert tally.seeds == len(SEEDS)
     assert tally.messages_min >= MESSAGES_MIN
 
@@ -52,16 +52,16 @@ def test_a_seed_is_the_same_whatever_python_hashes() -> None:
     assert first == second
 
 
-def test_a_seed_told_aloud_is_the_same_seed() -> None:
-    silent, aloud = run_seed(3), run_seed(3, is_told=True)
-    assert silent.digest == aloud.digest
-    assert not silent.story
-    told = "\n".join(aloud.story)
-    assert all(word in told for word in (" hears Received", " says to ", " WANTS PUBLISH"))
+def test_a_traced_seed_is_the_same_seed() -> None:
+    silent, traced = run_seed(3), run_seed(3, is_traced=True)
+    assert silent.digest == traced.digest
+    assert not silent.trace_lines
+    trace = "\n".join(traced.trace_lines)
+    assert all(text in trace for text in (" receives Received", " sends to ", " WANTS PUBLISH"))
 
 
 def test_one_other_byte_of_a_message_makes_another_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the same length, so that nothing else of the trace is another."""
+    """Change one byte, of the same length, so that nothing else of the trace differs."""
     before = run_seed(3)
 
     def granted(*words: Any, **options: Any) -> GrantedOutcome:
@@ -118,7 +118,7 @@ def test_a_broker_that_fails_over_a_request_fails_the_seed(monkeypatch: pytest.M
     assert "machines do not fail" in {verdict.rule for verdict in verdicts}
 
 
-def test_a_failure_is_told_with_its_last_words_and_how_to_replay_it() -> None:
+def test_a_failure_is_reported_with_the_end_of_its_trace_and_how_to_replay_it() -> None:
     told = explain(3, bug="skip-the-second-edge")
     assert told.startswith("seed 3: ")
     assert told.endswith(

@@ -50,10 +50,10 @@ NEAR = {
     "forget-what-was-promised": 11,
     "forget-what-modes-were-promised": 155,
 }
-"""Where the rarer ones are found."""
+"""Seeds that find the rarer bugs."""
 PERIOD = Period(1, 30)
 POINTS_MAX = 32
-"""Of each operation here; `python -m lab.simulation.tree --failpoints` takes all of them."""
+"""Most points of each operation here; `python -m lab.simulation.tree --failpoints` takes all."""
 
 
 def some_of(points: list[Point]) -> list[Point]:
@@ -64,14 +64,14 @@ def some_of(points: list[Point]) -> list[Point]:
 
 def test_every_property_holds_in_many_trees_under_faults() -> None:
     tally = campaign(SEEDS, of=TREES)
-    assert not tally.failures, "\n".join(verdict.words for verdict in tally.failures)
+    assert not tally.failures, "\n".join(verdict.complaint for verdict in tally.failures)
     assert tally.seeds == len(SEEDS)
 
 
 def test_what_operators_flood_under_faults_is_what_floods_in_the_end() -> None:
     runs = [Run(draw(seed)) for seed in FLOODED]
     verdicts = [run.verdict() for run in runs]
-    assert [verdict.words for verdict in verdicts if not verdict.is_good] == []
+    assert [verdict.complaint for verdict in verdicts if not verdict.is_good] == []
     assert all(run.flooding.done + run.flooding.refused for run in runs)
     assert sum(run.flooding.done for run in runs) > len(runs)
     assert any(run.flooding.refused for run in runs)
@@ -111,9 +111,9 @@ def test_there_are_failpoints_enough_before_and_after_persists_and_sends() -> No
     points = [point for operation in OPERATIONS for point in failpoints(operation)]
     assert len(points) >= POINTS_MIN
     for is_before in (True, False):
-        words = [point.words for point in points if point.is_before is is_before]
-        assert "a persist" in words
-        assert any(word.startswith("Reserve to") for word in words)
+        instructions = [point.instruction for point in points if point.is_before is is_before]
+        assert "a persist" in instructions
+        assert any(each.startswith("Reserve to") for each in instructions)
 
 
 @pytest.mark.parametrize("name", BUGS)
@@ -165,16 +165,16 @@ def test_a_seed_of_a_tree_replays_to_the_last_event() -> None:
     ids=str,
 )
 def test_a_seed_that_failed_under_an_earlier_workload_holds(seed: int, what: str) -> None:
-    """`what` is what the seed found then.
+    """Run a seed that once failed; `what` is the failure that it found.
 
     Applications ask for more kinds of quality since, so the seed runs another scenario now.
     """
-    assert run_seed(seed).words == "", f"it once found: {what}"
+    assert run_seed(seed).complaint == "", f"it once found: {what}"
 
 
 def test_a_channel_that_a_tight_contract_relies_on_is_no_way_for_others() -> None:
     """The check once took it for one, and complained of a broker that was right to refuse it."""
-    assert run_seed(47).words == ""
+    assert run_seed(47).complaint == ""
 
 
 def test_a_contract_is_owed_what_any_of_its_modes_lacks() -> None:
@@ -224,7 +224,7 @@ def between(quality: dict[int, Qos], desired: Qos, worst: Qos) -> Between:
 
 
 def test_a_seed_tells_the_same_whatever_the_order_of_sets() -> None:
-    """They once differed from process to process, so that what had failed could not be replayed."""
+    """Run with several hash seeds, by which traces once differed from process to process."""
     seeds = (15, 27)  # One with floods; one in which all paths of a contract are cut.
     command = (
         "from lab.simulation.tree.run import run_seed\n"

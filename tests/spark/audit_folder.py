@@ -35,7 +35,7 @@ def record(folder: PipelineFolder, kind: RecordKind, rows: list[Row], frame_rows
 def record_all(
     folder: PipelineFolder, from_ns: int, to_ns: int, *, frame_rows: int = 1_000
 ) -> None:
-    """What is recorded and archived between two instants."""
+    """Record and archive all rows between two instants."""
     for kind, rows in (
         (record_kinds.CONTRACTS, contracts()),
         (record_kinds.STREAMS, streams()),

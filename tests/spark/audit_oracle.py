@@ -1,4 +1,4 @@
-"""What an audit must say, found by looking at every slot and every reading one by one."""
+"""Oracle of an audit: it looks at every slot and every reading one by one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def hour_of(instant_ns: int) -> int:
 
 
 def increases(ledgers: list[Row]) -> dict[tuple[int, int], Counted]:
-    """By subscription and hour, reading after reading."""
+    """Return the increases by subscription and hour, reading after reading."""
     whole = [row for row in ledgers if row["path"] is None]
     oldest_ns = min(row["time_ns"] for row in whole)
     newest: dict[int, Row] = {}
@@ -73,7 +73,7 @@ def due_slots(row: Row, from_ns: int, to_ns: int) -> list[int]:
 
 
 def promises(contracts: list[Row], until_ns: int) -> dict[tuple[int, int], int | None]:
-    """How many slots were promised by subscription and hour."""
+    """Return the number of promised slots by subscription and hour."""
     found: dict[tuple[int, int], int | None] = {}
     rows = sorted(contracts, key=lambda row: row["time_ns"])
     for at, row in enumerate(rows):

@@ -142,7 +142,7 @@ def judged(rows: list[Made], streams: int) -> pd.DataFrame:
 
 
 def rolled_up(rows: list[Made], streams: int, window_s: int) -> pd.DataFrame:
-    """What the rollup must hold in the end, by stream and start of window in seconds."""
+    """Return the final content of the rollup, by stream and start of window in seconds."""
     records = judged(rows, streams)
     good = records[records.reason.isna()].copy()
     good["start_s"] = good.created_ns // (window_s * NS_PER_S) * window_s

@@ -1,4 +1,4 @@
-"""What the tables of a pipeline hold, read without Spark, against the oracle of `ingest_logs`."""
+"""Content of a pipeline's tables, read without Spark, against the oracle of `ingest_logs`."""
 
 from __future__ import annotations
 

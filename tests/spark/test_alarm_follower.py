@@ -55,7 +55,7 @@ WANTED = [
 
 
 class Listener:
-    """Takes what is handed on; fails if told to."""
+    """Receiver of the handed-on alarms; fails on request."""
 
     def __init__(self, *, is_failing: bool = False) -> None:
         self.is_failing = is_failing
@@ -132,7 +132,7 @@ def test_what_was_killed_before_it_was_handed_on_is_handed_on_later(
 def test_a_mark_of_what_was_sent_waits_for_the_publisher(
     spark: SparkSession, folder: PipelineFolder
 ) -> None:
-    """What it had not sent when it was killed comes again, with the same identity."""
+    """Run again after a kill: unsent alarms are published again, with the same identity."""
     record_events(folder.log, recorded(), rows_per_frame=30)
     first, second = Listener(), Listener()
     run(spark, folder, AlarmFollower(folder, RULES, publish=first.publish, is_sent=lambda: False))
@@ -172,7 +172,7 @@ def test_silence_of_all_is_told_while_the_recorder_is_at_work(
         ("silent", "c1/hill/pmu-2/frequency", 19.9)
     ]
     now_ns[0] += 60 * NS_PER_S
-    assert ingest.quiet_ns() == 0  # Its word is a minute old.
+    assert ingest.quiet_ns() == 0  # Its report is a minute old.
 
 
 def test_alarms_of_one_instant_never_share_a_sequence(

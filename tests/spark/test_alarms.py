@@ -174,7 +174,7 @@ def onsets_s(frame: Any) -> dict[str, float]:
 
 
 def test_a_variable_that_never_sent_anything_is_silent(stage: Stage) -> None:
-    """Its contract began in the interval; one whose contract is over owes nothing."""
+    """Begin a contract in the interval; a variable whose contract is over owes nothing."""
     seen = watched(rules_from_text(SILENT, file="f"), known(["c1/a", "c1/b"], since_ns=START_NS))
     no_rows = event_table([([], [])])
     found = onsets_s(stage(no_rows, seen))
@@ -205,7 +205,7 @@ def test_nobody_is_silent_while_nothing_was_recorded(stage: Stage) -> None:
 
 
 def test_who_does_not_come_back_with_the_recorder_is_silent(stage: Stage) -> None:
-    """Withdrawn at 3 s, under another contract from 10 s on, and dead: told then, and once."""
+    """Withdraw at 3 s and subscribe again from 10 s on without events: one alarm then."""
     rules = rules_from_text(SILENT, file="f")
     (first,) = known(["c1/a"], since_ns=START_NS, until_ns=START_NS + 3 * NS_PER_S)
     (second,) = known(["c1/a"], since_ns=START_NS + 10 * NS_PER_S)
@@ -229,7 +229,7 @@ def test_a_variable_goes_on_under_another_number(stage: Stage) -> None:
 
 
 def test_streams_that_are_long_over_are_forgotten_and_no_other() -> None:
-    """Not before the longest memory of a rule has passed them."""
+    """Check that streams stay until the longest memory of a rule has passed."""
     rows = known(["c1/a", "c1/a", "c1/b"])
     rows[0]["until_ns"] = START_NS
     table = pa.Table.from_pylist(rows)

@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> PipelineFolder:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What of the log is looked at, an item for each entry of its manifest and each frame."""
+    """Collect an item for each entry of the manifest and each frame of the log that is read."""
     found: list[str] = []
     decode: Callable[[bytes], Extent] = manifest._decode_extent
 

@@ -56,7 +56,7 @@ pytestmark = pytest.mark.timeout(300)
 
 Row = dict[str, Any]
 LATER_NS = BEGAN_NS + 10_900 * SECOND_NS
-"""So much is recorded when the first audit is run."""
+"""Time up to which events are recorded when the first audit runs."""
 
 
 def frame(spark: SparkSession, kind: RecordKind, rows: list[Row]) -> DataFrame:
@@ -66,7 +66,7 @@ def frame(spark: SparkSession, kind: RecordKind, rows: list[Row]) -> DataFrame:
 
 @dataclass(frozen=True)
 class Runs:
-    """What two audits of one folder have said, the second after more was recorded."""
+    """Results of two audits of one folder, the second after more was recorded."""
 
     folder: PipelineFolder
     first: Audited
@@ -102,7 +102,7 @@ def hour(table: dict[tuple[int, int], Row], subscription: int, number: int) -> R
 
 
 def test_an_audit_goes_on_with_the_last_two_hours_that_were_audited(runs: Runs) -> None:
-    """That it says the same as one over everything, all other tests tell."""
+    """Check the hours alone; all other tests compare the results with an audit of everything."""
     assert (runs.first.from_ns, runs.first.hours) == (0, 4)
     assert (runs.second.from_ns, runs.second.hours) == (BEGAN_NS + 2 * HOUR_NS, 2)
     assert runs.second.until_ns == UNTIL_NS
@@ -303,7 +303,7 @@ def test_the_contract_of_a_restarted_recorder_is_audited_from_its_own_events(
 def test_an_audit_that_is_run_again_with_nothing_new_says_the_same(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """With a frame for each reading, so that each part of the log can be left out by itself."""
+    """Record a frame for each reading, so that each part of the log can be left out separately."""
     folder = PipelineFolder(tmp_path)
     record_all(folder, 0, UNTIL_NS + 1, frame_rows=1)
 

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A log with rows that belong in quarantine too: those of a stream that nobody knows."""
+    """A log with rows for quarantine, too: those of an unknown stream."""
     folder = tmp_path / "log"
     record_streams(folder, ["float64", "int64", "float64"])
     with open_log(folder) as writer:

@@ -85,7 +85,7 @@ def test_a_table_that_never_rests_is_told_of_as_such(
 
 
 def age_log(table: StoredTable, hours: float) -> None:
-    """As if all so far had been committed long ago: Delta goes by the time of its files."""
+    """Make all commits look old: Delta uses the times of its files."""
     then_s = time.time() - hours * 3_600
     for entry in (table.folder / "_delta_log").iterdir():
         os.utime(entry, (then_s, then_s))

@@ -110,7 +110,7 @@ def by_pyarrow(folder: PipelineFolder, window_s: int) -> pa.Table:
 
 
 def stored(folder: PipelineFolder, window_s: int) -> pa.Table:
-    """What Spark has rolled up, of windows in which the stream was heard."""
+    """Return Spark's rollup, of windows with events of the stream."""
     table = DeltaTable(str(folder.tables / WINDOWS[window_s].name)).to_pyarrow_dataset().to_table()
     heard = table.filter(pc.greater(table.column("count"), 0))
     start_us = heard.column("window_start").cast(pa.timestamp("us", "UTC")).cast(pa.int64())

@@ -48,7 +48,7 @@ def collected(frame: DataFrame, columns: str) -> list[dict[str, Any]]:
 
 
 def printed_latencies_ns(table: Sequence[tuple[str, int, float]]) -> np.ndarray[Any, Any]:
-    """As many samples as the source printed in each range, the ends of the range among them."""
+    """Return as many samples as the source printed in each range, including its ends."""
     found = []
     for name, count, _ in table:
         lower, upper = map(int, name.split("-"))

@@ -107,7 +107,7 @@ def test_exactly_the_rows_within_the_spans_and_of_the_chosen_streams_are_read(
 
 
 def test_files_that_were_compacted_and_files_that_were_not_are_read_as_one(tmp_path: Path) -> None:
-    """Who compacts writes columns that may be null, and tables that differ in that do not join."""
+    """Read both kinds: compaction writes nullable columns, which do not join with others."""
     fresh = write(tmp_path / "fresh.parquet", [(1, 0, 5), (2, 1, 6)], nullable=False)
     compacted = write(tmp_path / "compacted.parquet", [(0, 0, 4)], nullable=True)
     parts = list(FileRows((fresh, compacted)).read(NAMES))
@@ -140,7 +140,7 @@ def test_a_task_without_a_row_has_no_share() -> None:
 @pytest.mark.parametrize("shares", [2, 3, 14])
 @pytest.mark.parametrize("step", [1, 2, 7, 14])
 def test_shares_are_even_though_every_so_many_streams_are_of_a_kind(shares: int, step: int) -> None:
-    """By their numbers alone, all quick variables of devices that have two fell to one task."""
+    """Check shares by hash; by number alone, one task got all fast variables of such devices."""
     numbers = np.arange(0, 1_000 * step, step, dtype=np.int32)
     sizes = [int(is_in_share(numbers, share, shares).sum()) for share in range(shares)]
     assert sum(sizes) == 1_000

@@ -296,7 +296,7 @@ def test_tables_that_are_older_than_the_checkpoint_are_told_and_nothing_is_left_
 def test_another_log_in_the_same_folder_is_neither_taken_nor_released(
     spark: SparkSession, folder: PipelineFolder, recorded: int
 ) -> None:
-    """By its numbers alone it was taken for archived, and its recorder threw it away."""
+    """Replace the log: by its numbers alone it was taken for archived, and removed."""
     rows = steady(STREAMS, 15)
     record_events(folder.log, rows[:100])
     ingest(spark, folder)

@@ -95,7 +95,9 @@ def test_two_drivers_do_not_share_a_folder(spark: SparkSession, folder: Pipeline
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_full_disk_ends_the_driver_with_plain_words_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_driver_with_a_plain_message_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
     folder = PipelineFolder(tmp_path)
     many = steady(STREAMS, 500)
     record_streams(folder.log, STREAMS)

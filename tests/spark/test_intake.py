@@ -41,7 +41,7 @@ INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 
 @pytest.fixture(scope="module", autouse=True)
 def _polars_has_started(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """It opens what it keeps for good before anybody counts."""
+    """Let Polars open its permanent descriptors before they are counted."""
     path = tmp_path_factory.mktemp("polars") / "rows.parquet"
     pq.write_table(pa.table({"number": [1]}), path)
     pl.scan_parquet(path).collect()

@@ -54,7 +54,7 @@ def test_only_rows_of_the_wanted_seconds_are_held_and_only_their_groups_read(
 
 
 def test_only_streams_that_are_asked_for_are_held(tmp_path: Path) -> None:
-    """A meter that brings an hour late must not bring everybody's hour into memory."""
+    """Ingest a late hour of one stream, which must not load the hour of all streams."""
     known = FileRows((write(tmp_path / "rows.parquet"),))
     assert len(known_rows(known, ROWS, np.array([0, 7]))["record"]) == ROWS
     assert len(known_rows(known, ROWS, np.array([7]))["record"]) == 0

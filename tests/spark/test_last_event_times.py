@@ -1,4 +1,4 @@
-"""When streams were last heard: far back, in any file, and only where something was due."""
+"""Last event of each stream: far back, in any file, and only of due slots."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stream(number: int, **other: Any) -> dict[str, Any]:
 
 
 def archive(tables: Path, *files: list[tuple[int, float]]) -> StoredTable:
-    """Of streams and seconds, a file each."""
+    """Archive one file for each list of streams and seconds."""
     table = StoredTable(tables, EVENTS)
     for file in files:
         rows = [

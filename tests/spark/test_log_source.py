@@ -75,7 +75,7 @@ def rows_read(reader: LogBatchReader) -> int:
 
 
 def error_of(call: Callable[[], object]) -> GridStatError:
-    """What a user is told, out of what Spark says."""
+    """Return the error for the user, extracted from Spark's exception."""
     with pytest.raises(Exception, match="gridstat") as told:
         call()
     found = own_error(told.value)
@@ -125,7 +125,7 @@ def test_a_stream_that_is_recorded_later_is_known_to_the_same_workers(
     assert load(spark, tmp_path).filter("variable is null").count() == 0
 
 
-def test_the_last_word_about_a_stream_counts(tmp_path: Path) -> None:
+def test_the_last_row_of_a_stream_counts(tmp_path: Path) -> None:
     record_streams(tmp_path, ["int64", "float64"])
     record_streams(tmp_path, ["float64"])
     assert read_streams(tmp_path).is_float.tolist() == [True, True, False]

@@ -212,7 +212,7 @@ def test_a_log_that_grows_while_it_is_read_is_read_whole(
             lambda: None if len(query.kept.records) >= 40_000 else str(running.lastProgress),
             within_s=120,
         )
-        running.processAllAvailable()  # The progress of a batch is told after its rows.
+        running.processAllAvailable()  # The progress of a batch is reported after its rows.
         progress = running.lastProgress
     finally:
         done.set()

@@ -245,7 +245,7 @@ def reading(at_s: int, router: str, channel: str, **counts: int) -> list[Row]:
 
 
 def recorded_burst() -> list[Row]:
-    """What a recorder writes down of a channel that is idle for an hour and then busy for 5 s."""
+    """Return a recorder's rows of a channel that is idle for an hour and then busy for 5 s."""
     account = AccountRows()
     rows: list[Row] = []
     for at_s in range(0, 3_610, 5):

@@ -1,4 +1,4 @@
-"""What Spark itself does with `pushFilters` of a data source written in Python (ADR-0023).
+"""Behaviour of Spark itself with `pushFilters` of a data source written in Python (ADR-0023).
 
 No code of ours takes part. When one of these tests fails after an upgrade, Spark has changed: look
 whether the decision still has its reason, and do not merely correct the numbers.
@@ -91,6 +91,6 @@ def test_spark_shares_the_partitions_between_the_scans_of_one_plan(numbers: Data
 
 
 def test_spark_plans_every_load_by_itself(spark: SparkSession, numbers: DataFrame) -> None:
-    """So options of a load, unlike filters of a scan, cannot reach the rows of another."""
+    """Check that options of a load, unlike filters of a scan, cannot affect another load."""
     assert numbers.filter("number = 3").count() == 1
     assert spark.read.format("toy-numbers").load().count() == NUMBERS

@@ -35,7 +35,7 @@ def stream(number: int, **other: Any) -> dict[str, Any]:
 def rolled_up(
     streams: list[dict[str, Any]], events: list[tuple[int, float, float | None]]
 ) -> dict[tuple[int, int], dict[str, Any]]:
-    """By stream and second; events are stream, seconds since the beginning, and value."""
+    """Return rollups by stream and second; events are stream, second and value."""
     columns = {
         "stream": pa.array([number for number, *_ in events], pa.int32()),
         "created_ns": pa.array([BEGAN_NS + round(at * NS_PER_S) for _, at, _ in events]),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 SHARES = 3
 Told = list[tuple[int, int, int]]
-"""Of every slice in a batch: share, first record, and the one after the last."""
+"""Share, first record and end record of every slice in a batch."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def slice_reader(folder: Path, **options: str) -> SliceReader:
 
 
 def batches(spark: SparkSession, log: Path, checkpoint: Path) -> list[Told]:
-    """What a query is given, batch by batch, up to the end of the log."""
+    """Return the batches of a query up to the end of the log."""
     found: list[Told] = []
 
     def keep(batch: DataFrame, _: int) -> None:

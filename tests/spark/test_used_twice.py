@@ -86,7 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["", "true", "false"], ids=["usual", "pushdown", "no-pushdown"])
 def _pushdown(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whatever a session says of Spark's pushdown, the rows are the same."""
+    """Set Spark's pushdown; the rows must be the same with every setting."""
     before = spark.conf.get(PUSHDOWN)
     assert before is not None
     if request.param:

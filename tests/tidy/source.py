@@ -1,4 +1,4 @@
-"""Where the source lies, and how the tidy tests read it."""
+"""Paths of the source, and helpers by which the tidy tests read it."""
 
 from __future__ import annotations
 

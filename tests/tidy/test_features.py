@@ -25,7 +25,7 @@ COVERED = Row("S0-1", "a meaning", "covered")
 
 
 def of_one(row: Row, *, measured: bool = False) -> list[str]:
-    """What is said of one row, in a table whose other rows are in order."""
+    """Return the complaints about one row, in a table whose other rows are correct."""
     others = {
         f"{source}-{number}": Row(f"{source}-{number}", "a meaning", "covered")
         for source, count in ROWS_OF.items()

@@ -1,4 +1,4 @@
-"""Who may import whom: folder order is layer order, siblings meet by messages, nothing cycles."""
+"""Layers of imports: folder order is layer order, siblings meet by messages, nothing cycles."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ONLY_UNDER: dict[str, str] = {
 """Outside packages that belong to one corner of ours."""
 
 IMPURE = {"asyncio", "multiprocessing", "os", "select", "socket", "subprocess", "threading", "time"}
-"""What words and laws have no use for: model is pure."""
+"""Modules that a pure model must not import."""
 
 
 def layer_violations(root: Path) -> list[str]:

@@ -25,7 +25,7 @@ def program(folder: Path, name: str, *lines: str) -> None:
 def run(
     folder: Path, *, checks: int, tests: int, said: str = CLOSING
 ) -> subprocess.CompletedProcess[str]:
-    """The script with a make and a pytest that only end as they are told, the checks last."""
+    """Run the script with a make and a pytest that end with given codes, the checks last."""
     os.mkfifo(folder / "tested")
     program(
         folder,

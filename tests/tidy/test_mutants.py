@@ -26,7 +26,7 @@ AREAS = {
     "model": 4,
     "console": 2,
 }
-"""How many mutants each area has at least."""
+"""Fewest mutants of each area."""
 
 SAMPLE = Mutant(
     name="off-by-one",

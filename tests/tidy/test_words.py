@@ -65,7 +65,7 @@ def banned_c_types(root: Path) -> list[str]:
 
 
 def bare_c_symbols(root: Path) -> list[str]:
-    """What the core's headers declare carries `gs_`, for C has but one space of names."""
+    """Return symbols in the core's headers without `gs_`, since C has one namespace."""
     return [
         f"{path.relative_to(root)}:{number} {found[1]}"
         for path in sorted((root / "gridstat" / "core").glob("*.h"))

@@ -11,7 +11,7 @@ CLUSTER = ROOT / "tests" / "cluster"
 TAKES_PORTS = re.compile(
     r"\b(free_ports|DoubledCloud|LocalCloud|TwoClouds|tests\.cluster\.(one|two)_clouds?\.clouds?)\b"
 )
-"""What starts processes on ports of the loopback interface that it has found free."""
+"""Tests that start processes on free ports of the loopback interface."""
 
 
 def test_all_clouds_on_the_loopback_interface_share_one_worker() -> None:

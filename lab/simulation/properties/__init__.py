@@ -1,4 +1,4 @@
-"""What must hold in a simulated cloud: always, at every answer, at rest, and when all have left."""
+"""Properties of a simulated cloud: always, at every answer, at rest, and when all have left."""
 
 from lab.simulation.properties.checks import Properties
 

@@ -1,4 +1,4 @@
-"""At rest the broker holds exactly what the applications believe to have."""
+"""Agreement at rest: the broker holds exactly what the applications have."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _check_contracts(cloud: Cloud, name: str, broker: LeafBroker) -> None:
     known |= application.caught.keys()
     extra, missing = endpoint.subscriptions - known, known - endpoint.subscriptions
     if cloud.broker_lives > 1:
-        # What a broker had still to tell when it died is not told by the next one: catches of
-        # patterns, and that variables were withdrawn.
+        # A broker that dies does not send its pending notices, nor does the next one: catches of
+        # patterns, and withdrawals of variables.
         extra = {one for one in extra if not registry.subscriptions[one].record.pattern_id}
         missing -= cloud.journal.facts.ended
     if extra or missing:

@@ -1,4 +1,4 @@
-"""What an answer promises: it is on the disk, it is on the routers, and it survives the broker."""
+"""Promises of an answer: it is on the disk, it is on the routers, and it survives the broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INSTALLED: Final = "granted is installed"
 
 
 class Answers:
-    """`acknowledged` are the contracts of which somebody was told."""
+    """Checks of answers; `acknowledged` are the contracts that an application was granted."""
 
     def __init__(self) -> None:
         self._cloud: Cloud | None = None
@@ -37,7 +37,7 @@ class Answers:
         self._cloud = cloud
 
     def answered(self, node: EndPointNode, asked: Asked, outcomes: tuple[Outcome, ...]) -> None:
-        """An application hears this now; all of it must be on the disk."""
+        """Check that all of an answer that an application gets is on the disk."""
         assert self._cloud is not None
         check_answer(asked.command, outcomes)
         facts = self._cloud.journal.facts
@@ -58,7 +58,7 @@ class Answers:
             self._changed(node, command)
 
     def not_answered(self, node: EndPointNode, asked: Asked) -> None:
-        """Where nothing goes wrong, nobody waits in vain."""
+        """Check that a request is answered if the seed has no fault."""
         assert self._cloud is not None
         if self._cloud.swarm.is_quiet:
             raise PropertyBroken("requests are answered", f"{node.name} waited for {asked.command}")
@@ -70,14 +70,14 @@ class Answers:
         self.acknowledged.add(number)
 
     def _changed(self, node: EndPointNode, command: ChangeSubscription) -> None:
-        """The disk has this quality; an application asks for one change after another."""
+        """Check that the disk has this quality; an application sends one change after another."""
         assert self._cloud is not None
         number = command.subscription_id
         if self._cloud.journal.facts.subscribed[number] != command.qos:
             raise PropertyBroken(DURABLE, f"the change of subscription {number} by {node.name}")
 
     def restored(self, broker: LeafBroker) -> None:
-        """A broker has read its journal: it knows all that it ever acknowledged."""
+        """Check that a restarted broker knows all that it ever acknowledged."""
         assert self._cloud is not None
         registry, facts = broker.registry, self._cloud.journal.facts
         for number in sorted(self.acknowledged):
@@ -93,7 +93,7 @@ class Answers:
                 )
 
     def returned(self, broker: LeafBroker, body: bytes) -> None:
-        """The broker sends an answer: one way of each contract is up, hop by hop."""
+        """Check that one path of each contract in the broker's answer is up, hop by hop."""
         if b"GrantedOutcome" not in body:
             return
         for outcome in decode_outcomes(body).outcomes:
@@ -115,7 +115,7 @@ class Answers:
         for name in path.routers:
             router = self._cloud.routers.get(name)
             if router is None or not router.is_up or not router.is_whole:
-                continue  # It has crashed since it confirmed.
+                continue  # The router has crashed since its confirmation.
             if path_id not in router.table.paths:
                 return False
         return True

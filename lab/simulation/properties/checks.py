@@ -1,4 +1,4 @@
-"""All properties of a cloud under one roof, and when each is looked at."""
+"""All properties of a cloud, and the moments of their checks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Properties:
-    """Raises `PropertyBroken` at the first thing that does not hold."""
+    """Checks that raise `PropertyBroken` at the first property that does not hold."""
 
     def __init__(self) -> None:
         self._cloud: Cloud | None = None
         self._answers = Answers()
 
     def watch(self, cloud: Cloud) -> None:
-        """Look at this cloud from now on."""
+        """Check this cloud from now on."""
         self._cloud = cloud
         self._answers.watch(cloud)
         continuity = Continuity(cloud)
@@ -49,12 +49,12 @@ class Properties:
         self._answers.not_answered(node, asked)
 
     def check_safety(self) -> None:
-        """Cheap enough for every moment."""
+        """Check the properties that are cheap enough for every moment."""
         if self.cloud.broker is not None:
             check_capacity(self.cloud.broker)
 
     def check_rest(self) -> None:
-        """Nothing is on its way: everybody must tell the same story."""
+        """Check at rest, when no message is in transit, that all nodes agree."""
         broker = self._broker()
         check_agreement(self.cloud, broker)
         check_ledger(broker)
@@ -62,14 +62,14 @@ class Properties:
         check_deliveries(self.cloud, broker)
 
     def check_empty(self) -> None:
-        """All end-points have left: nothing of them is anywhere."""
+        """Check that nothing of the end-points is left once all have left."""
         broker = self._broker()
         check_nothing_is_left(broker)
         check_no_promise(broker)
         check_bare_tables(self.cloud, broker)
 
     def unrest(self) -> str | None:
-        """What is still to come, if anything."""
+        """Return what is still in progress, or None."""
         cloud = self.cloud
         if cloud.broker is None:
             return "the broker is down"
@@ -88,7 +88,7 @@ class Properties:
         for name in broker.registry.routers:
             node = self.cloud.routers.get(name)
             if node is None or not node.is_up:
-                continue  # Added, and its process not started; nobody waits for it.
+                continue  # Added, and its process not started.
             if not broker.tables[name].is_in_step:
                 return f"router {name} is not in step"
             if node.agent is None or not node.agent.is_accepted:

@@ -1,7 +1,7 @@
 """Make before break: a contract that is up stays up while its paths move.
 
-Looked at whenever a router tears paths down: an event that its publisher sent at this moment would
-still arrive, as long as no router is away or being rebuilt.
+The check runs whenever a router tears paths down: an event that its publisher sends at this moment
+must still arrive, as long as no router is away or being rebuilt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RULE: Final = "make before break"
 
 
 class Continuity:
-    """Only contracts that live are looked at; an end is an end."""
+    """Check of contracts that are in force; an ended contract may be torn down."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -42,7 +42,7 @@ class Continuity:
         return cloud.crashes == 0 and all(router.is_up for router in cloud.routers.values())
 
     def _check_rows(self, subscription: Subscription) -> None:
-        """All routers of some path, old or new, have it: also where its channels are cut."""
+        """Check that all routers of some path, old or new, have it, even if it is cut."""
         broker = self._cloud.broker
         assert broker is not None
         attachments = broker.registry.endpoints[subscription.record.subscriber].attachments
@@ -67,9 +67,9 @@ class Continuity:
         publisher = self._cloud.endpoints[publication.publisher]
         variable = publisher.application.publications.get(record.name)
         if variable is None or variable != publication.variable or not publisher.is_up:
-            return  # It changes its period, or is not there.
+            return  # The publisher changes its period or is absent.
         if publisher.attached != registry.endpoints[publisher.name].attachments.keys():
-            return  # Back at one edge, it does not know yet that it may send to the other.
+            return  # Back at one edge, it does not send to the other yet.
         downs = {here.down_channel_id for here in subscriber.attachments.values()}
         if downs.isdisjoint(arrivals(self._cloud, publisher, variable.variable_id, 0)):
             raise PropertyBroken(

@@ -1,4 +1,4 @@
-"""Whether events arrive: walked from a publisher's edges through the routers' tables."""
+"""Delivery of events: a walk from a publisher's edges through the tables of the routers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 SLOTS: Final = (0, 1, 2, 3, 4, 6)
 ANY_MODE: Final = -1
-"""As if all modes were active at once."""
+"""Mask with all modes active at once."""
 RULE: Final = "events arrive exactly once"
 
 
 def check_deliveries(cloud: Cloud, broker: LeafBroker) -> None:
-    """Every slot of every variable comes to those who take it, and to nobody else."""
+    """Check that every slot of every variable reaches its subscribers, and no other end-point."""
     registry = broker.registry
     for subscription in registry.subscriptions.values():
         check_paths(cloud, subscription.record, broker)
@@ -52,7 +52,7 @@ def _check_in_mode(
     takers: list[Subscribed],
     owners: dict[int, str],
 ) -> None:
-    """Every slot while this mode is active, beside the baseline."""
+    """Check every slot while this mode is active, beside the baseline."""
     taken = everys_in(mode, takers)
     all_everys = {every for some in taken.values() for every in some}
     for slot in SLOTS if all_everys != {1} else SLOTS[:2]:
@@ -67,7 +67,7 @@ def _check_in_mode(
 
 
 def everys_in(mode: int, takers: Iterable[Subscribed]) -> dict[str, set[int]]:
-    """At which divisors each subscriber takes a variable while this mode is active."""
+    """Return the divisors at which each subscriber takes a variable while this mode is active."""
     found: dict[str, set[int]] = {}
     for record in takers:
         for one, qos in record.granted.items():
@@ -77,7 +77,7 @@ def everys_in(mode: int, takers: Iterable[Subscribed]) -> dict[str, set[int]]:
 
 
 def is_turned_away(cloud: Cloud, broker: LeafBroker, record: Subscribed) -> bool:
-    """Whether an end of this contract came back to an edge where others have taken its room.
+    """Return whether an end of this contract came back to an edge without room for it.
 
     Then a path that cannot be replaced stays as it was, and resumes when there is room again.
     """
@@ -90,7 +90,7 @@ def is_turned_away(cloud: Cloud, broker: LeafBroker, record: Subscribed) -> bool
 
 
 def check_paths(cloud: Cloud, record: Subscribed, broker: LeafBroker) -> None:
-    """The paths of a contract lead from edge to edge, and are as disjoint as it says."""
+    """Check that the paths of a contract lead from edge to edge and are as disjoint as it says."""
     registry = broker.registry
     publisher, subscriber = registry.publications[record.name].publisher, record.subscriber
     sources = {*registry.endpoints[publisher].attachments, *cloud.endpoints[publisher].turned_away}
@@ -122,7 +122,7 @@ def check_paths(cloud: Cloud, record: Subscribed, broker: LeafBroker) -> None:
 def arrivals(
     cloud: Cloud, publisher: EndPointNode, variable_id: int, slot: int, active: int = ANY_MODE
 ) -> dict[int, int]:
-    """How often an event of this slot leaves by each channel to an end-point in these modes."""
+    """Return how often an event of this slot leaves by each channel to an end-point."""
     found: dict[int, int] = {}
     seen: set[str] = set()
     open_routers: list[RouterNode] = []

@@ -1,4 +1,4 @@
-"""What is promised on each channel and router, counted anew from the contracts by the plain law."""
+"""Capacity promised on each channel and router, counted again from the contracts by the law."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 EVENT_BYTES: Final = 28 + 16 + 24
-"""Headers of IP, UDP and the datagram, and a plain event."""
+"""Size of the headers of IP, UDP and the datagram, and of a plain event."""
 RULE: Final = "promises fit, and are those of the contracts"
 NOTHING: Final = Fraction(0)
 
@@ -23,7 +23,7 @@ NOTHING: Final = Fraction(0)
 class Count:
     """Divisors of each variable on channels, at entry edges and at exits to subscribers.
 
-    All that is counted holds while one mode is active beside the baseline.
+    All counts hold while one mode is active beside the baseline.
     """
 
     def __init__(self, mode: int) -> None:
@@ -52,7 +52,7 @@ class Count:
             self._out.setdefault(key, set()).update(everys)
 
     def channel(self, channel_id: int) -> Fraction:
-        """Events a second over a channel."""
+        """Return the events a second over a channel."""
         carried = self._over.get(channel_id)
         if carried is None:
             return NOTHING
@@ -62,7 +62,7 @@ class Count:
         )
 
     def routers(self, broker: LeafBroker) -> dict[str, Fraction]:
-        """Events a second in and out of each router."""
+        """Return the events a second in and out of each router."""
         resources = broker.reservations.resources
         found = dict.fromkeys(resources.routers, NOTHING)
         for (edge, _), rate in self._into.items():
@@ -78,7 +78,7 @@ class Count:
 
 
 def check_capacity(broker: LeafBroker) -> None:
-    """Nothing is promised beyond what there is, unless both sides of a change are up."""
+    """Check that promises fit the capacity, except while a contract has old and new paths."""
     if any(found.retiring for found in broker.registry.subscriptions.values()):
         return  # The overlap of old and new paths may exceed a limit for a moment.
     resources = broker.reservations.resources
@@ -91,14 +91,14 @@ def check_capacity(broker: LeafBroker) -> None:
 
 
 def _check_contracts(broker: LeafBroker, name: str, limit: int) -> None:
-    """A publication is never refused for want of room at its edge; contracts alone must fit."""
+    """Check that contracts alone fit; no publication is refused for lack of room at its edge."""
     events = max(count.routers(broker)[name] for count in _contracts(broker))
     if events > limit:
         raise PropertyBroken(RULE, f"router {name} is promised for {events} events a second")
 
 
 def check_ledger(broker: LeafBroker) -> None:
-    """The broker's accounts are what the contracts amount to, no more and no less."""
+    """Check that the broker's accounts are exactly what the contracts amount to."""
     registry, resources = broker.registry, broker.reservations.resources
     if set(broker.reservations.allocator.contracts) != set(registry.subscriptions):
         raise PropertyBroken(RULE, "contracts are reserved that do not exist, or the reverse")
@@ -135,7 +135,7 @@ def _contracts(broker: LeafBroker) -> list[Count]:
 
 
 def check_no_promise(broker: LeafBroker) -> None:
-    """Nobody has a contract: nothing is promised anywhere."""
+    """Check that nothing is promised while there is no contract."""
     resources = broker.reservations.resources
     for number, carriage in resources.channels.items():
         if carriage.streams:
@@ -147,7 +147,7 @@ def check_no_promise(broker: LeafBroker) -> None:
 
 @lru_cache(maxsize=1_024)
 def rate_of(variable: StatusVariable) -> Fraction:
-    """Events a second that a publisher may send."""
+    """Return the events a second that a publisher may send."""
     if variable.period is None:
         return Fraction(NS_PER_S, variable.interval_ns_min)
     return Fraction(variable.period.per_seconds, variable.period.seconds)

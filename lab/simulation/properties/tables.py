@@ -1,7 +1,7 @@
-"""The tables of all routers, worked out anew from the live contracts; an oracle for the broker.
+"""The tables of all routers, computed again from the live contracts; an oracle for the broker.
 
-Written from the words of the protocol and not from `broker/tables/router_orders.py`, so that a
-mistake there is not made twice.
+Written from the description of the protocol and not from `broker/tables/router_orders.py`, so that
+a mistake there is not repeated here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS: Final = ("channels", "sources", "variables", "paths")
 
 
 def check_tables(cloud: Cloud, broker: LeafBroker) -> None:
-    """Oracle, broker, agent and core hold the same orders, router by router."""
+    """Check that oracle, broker, agent and core hold the same orders, router by router."""
     expected = expected_tables(broker.registry)
     for name, table in expected.items():
         wanted = broker.tables[name].wanted
@@ -44,7 +44,7 @@ def check_tables(cloud: Cloud, broker: LeafBroker) -> None:
 
 
 def check_bare_tables(cloud: Cloud, broker: LeafBroker) -> None:
-    """Nobody is attached: routers hold their channels with each other, and nothing else."""
+    """Check that routers without attachments hold only their channels with each other."""
     channels = broker.registry.channels
     for name in broker.registry.routers:
         node, wanted = cloud.routers.get(name), broker.tables[name].wanted

@@ -1,4 +1,4 @@
-"""What of a cloud has not come to rest yet, be it alone or one of a tree; None if all has."""
+"""Parts of a cloud, single or in a tree, that are not at rest yet; None if all are."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def unrest_of_endpoints(endpoints: Mapping[str, EndPointNode]) -> str | None:
 
 
 def absent(broker: LeafBroker) -> str | None:
-    """Whom the broker awaits."""
+    """Return the absent end-point for which the broker waits, if any."""
     for name, publication in broker.registry.publications.items():
         if publication.is_dormant:
             return f"{name} is dormant"
@@ -45,7 +45,7 @@ def absent(broker: LeafBroker) -> str | None:
 
 
 def unusable(broker: LeafBroker, running: Collection[str]) -> str | None:
-    """Channels and routers that the broker takes for down; of routers, those that there are."""
+    """Return the channels and running routers that the broker takes for down, if any."""
     resources = broker.reservations.resources
     if resources.unusable_channels():
         return f"channels are not usable: {sorted(resources.unusable_channels())[:5]}"

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from lab.simulation.campaign import Simulation
-from lab.simulation.command import obey, parser, say
+from lab.simulation.command import obey, parser, print_line
 from lab.simulation.tree.bugs import BUGS
 from lab.simulation.tree.failpoints import OPERATIONS, failpoints, kill_at
 from lab.simulation.tree.run import run_seed
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 TREES: Final = Simulation("lab.simulation.tree", run_seed, BUGS)
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """The exit code: 0 if everything held, or every planted bug was found."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return the exit code: 0 if everything held, or every planted bug was found."""
     known = parser(TREES)
     known.add_argument(
         "--failpoints", action="store_true", help="kill each broker at every persist and send"
     )
-    options = known.parse_args(words)
+    options = known.parse_args(argv)
     return _kill_everywhere(options.bug) if options.failpoints else obey(TREES, options)
 
 
@@ -33,9 +33,9 @@ def _kill_everywhere(bug: str) -> int:
         points = failpoints(operation)
         complaints = [found for point in points if (found := kill_at(point, bug=bug))]
         failed += len(complaints)
-        say(f"{operation}: {len(points)} failpoints, {len(complaints)} failures")
+        print_line(f"{operation}: {len(points)} failpoints, {len(complaints)} failures")
         for complaint in complaints:
-            say(f"  {complaint}")
+            print_line(f"  {complaint}")
     return 1 if failed else 0
 
 

@@ -1,7 +1,7 @@
-"""A simulated broker anywhere in a tree: the real machine, its journal, and where it may die.
+"""A simulated broker anywhere in a tree: the real machine, its journal, and its failpoints.
 
-A process ends between two instructions: before or after a word is said, before or after an
-operation is on the disk. `killer` says when.
+A process ends between two instructions: before or after it sends a message, before or after an
+operation is on the disk. `killer` decides when.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gridstat.net.command.machine import Persist, Persisted, PersistFailed, Rece
 from gridstat.net.command.router_messages import Return
 from gridstat.net.command.segment_messages import Reserved
 from gridstat.net.command.tree_messages import TreeMessageBase
-from lab.simulation.broker_node import FAILED_NS, FAILED_WORDS, WALL_NS, PlainVerifier
+from lab.simulation.broker_node import FAILED_NOTES, FAILED_NS, WALL_NS, PlainVerifier
 from lab.simulation.node import Node
 from lab.simulation.properties.answers import DURABLE
 from lab.simulation.tree.properties.records import check_readable
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from lab.simulation.network import Network
     from lab.tree_plan import BrokerPlan
 
-LOST_WORDS: Final = frozenset({"journal_out_of_order", "word_failed"})
+LOST_NOTES: Final = frozenset({"journal_out_of_order", "word_failed"})
 
 
 class Broker(Protocol):
-    """What leaf and QoS brokers have in common."""
+    """Interface that leaf and QoS brokers have in common."""
 
     def restore(self, written: Sequence[bytes]) -> None: ...
     def start(self, now_ns: int) -> list[Instruction]: ...
@@ -41,7 +41,7 @@ class Broker(Protocol):
 
 
 def parent_term_of(broker: Broker | None) -> int:
-    """The highest term of its parent that a broker keeps."""
+    """Return the highest term of its parent that a broker keeps."""
     if isinstance(broker, LeafBroker):
         return broker.registry.tree.parent_term
     placed = broker.state.placed if isinstance(broker, QosBroker) else None
@@ -49,20 +49,20 @@ def parent_term_of(broker: Broker | None) -> int:
 
 
 class Killed(Exception):  # noqa: N818 — it is an end, not an error.
-    """The process is no more; whatever it was about to do, it does not."""
+    """End of a process before its next instruction."""
 
 
 class Killer(Protocol):
-    """Whoever decides that a broker dies here; it raises `Killed` then."""
+    """Decision whether a broker dies at an instruction; raises `Killed` if so."""
 
     def before(self, node: TreeBrokerNode, instruction: Send | Persist) -> None: ...
     def after(self, node: TreeBrokerNode, instruction: Send | Persist) -> None: ...
 
 
 class TreeBrokerNode(Node):
-    """Restarts stand where the journal ends; `make` builds the machine of a new process.
+    """Broker that restarts from its journal; `make` builds the machine of a new process.
 
-    An impostor is one whose journal another process has taken, and who does not know it.
+    An impostor is a broker that does not know that another process has taken its journal.
     """
 
     role = "broker"
@@ -83,13 +83,13 @@ class TreeBrokerNode(Node):
         self.lives = 0
         self.is_impostor = False
         self.term_highest = 0
-        """Of all that it ever said."""
+        """Highest term of all messages that it ever sent."""
         self._parent_term = 0
-        self._is_hearing_stale = False
-        self._is_told_by_stale = False
+        self._is_receiving_stale = False
+        self._is_ordered_by_stale = False
 
     def start(self) -> None:
-        """Begin a process from what the journal holds; it dials its parent, if it has one."""
+        """Begin a process from the content of the journal; dial the parent, if there is one."""
         assert self.make is not None
         outside = Outside(PlainVerifier(), self._wall_clock_ns, new_identity=self._journal_identity)
         broker = self.broker = self.make(outside)
@@ -124,30 +124,30 @@ class TreeBrokerNode(Node):
         if self._is_working or self.killer is None:
             super().tell(event)
         else:
-            self._guarded(self._hear, event)
-        self._is_hearing_stale = self._is_told_by_stale = False
+            self._guarded(self._receive, event)
+        self._is_receiving_stale = self._is_ordered_by_stale = False
 
     def _look_at_term(self, event: object) -> None:
-        """Whether a parent speaks of whom a later one was heard, in this process or before."""
+        """Note whether a message comes from an older parent than one received before."""
         if type(event) is Received and event.peer == f"broker/{self.plan.parent}":
             message = event.message
             if isinstance(message, TreeMessageBase):
-                self._is_hearing_stale = message.term < self._parent_term
+                self._is_receiving_stale = message.term < self._parent_term
                 self._parent_term = max(self._parent_term, message.term)
-                self._is_told_by_stale = message.term < parent_term_of(self.broker)
+                self._is_ordered_by_stale = message.term < parent_term_of(self.broker)
 
     def _check_not_obeying(self) -> None:
-        if self._is_told_by_stale and self._is_working:
+        if self._is_ordered_by_stale and self._is_working:
             raise PropertyBroken("terms only grow", f"{self.name} does what a stale parent says")
 
-    def _hear(self, event: object) -> None:
+    def _receive(self, event: object) -> None:
         if self.killer is not None and type(event) is Persisted:
             self.killer.after(self, Persist(event.token, ()))
         super().tell(event)
 
-    def _guarded(self, action: Callable[..., None], *words: object) -> None:
+    def _guarded(self, action: Callable[..., None], *arguments: object) -> None:
         try:
-            action(*words)
+            action(*arguments)
         except Killed:
             self.crash(is_sudden=False)
             if self.on_killed is not None:
@@ -157,16 +157,16 @@ class TreeBrokerNode(Node):
         return WALL_NS + self.world.now_ns
 
     def _journal_identity(self) -> str:
-        """Not a random one: a seed tells the same words each time."""
+        """Return an identity that is not random, so that a seed always gives the same messages."""
         return f"{self.name} {self.world.now_ns}"
 
-    def _send(self, said: Send) -> None:
+    def _send(self, instruction: Send) -> None:
         if self.killer is not None:
-            self.killer.before(self, said)
+            self.killer.before(self, instruction)
         self._check_not_obeying()
-        message = said.message
+        message = instruction.message
         if isinstance(message, TreeMessageBase):
-            if self._is_hearing_stale and said.peer == f"broker/{self.plan.parent}":
+            if self._is_receiving_stale and instruction.peer == f"broker/{self.plan.parent}":
                 raise PropertyBroken("terms only grow", f"{self.name} obeys a stale parent")
             if message.term < self.term_highest:
                 raise PropertyBroken(
@@ -177,16 +177,16 @@ class TreeBrokerNode(Node):
                 self._check_written(message)
         elif type(message) is Return and self.on_returned is not None and not self.is_impostor:
             self.on_returned(self, message.body)
-        super()._send(said)
+        super()._send(instruction)
         if self.killer is not None:
-            self.killer.after(self, said)
+            self.killer.after(self, instruction)
 
-    def _check_written(self, said: Reserved) -> None:
-        """A segment that a cloud says to hold is on its disk, unless it is being given back."""
+    def _check_written(self, message: Reserved) -> None:
+        """Check that a reported segment is on the cloud's disk, unless it is being released."""
         if isinstance(self.broker, LeafBroker):
-            number = self.broker.registry.tree.segment(said.contract, said.generation)
+            number = self.broker.registry.tree.segment(message.contract, message.generation)
             if number and number not in self.journal.facts.subscribed:
-                raise PropertyBroken(DURABLE, f"{self.name} holds {said.contract}, unwritten")
+                raise PropertyBroken(DURABLE, f"{self.name} holds {message.contract}, unwritten")
 
     def _persist(self, order: Persist) -> None:
         if self.is_impostor:
@@ -198,7 +198,7 @@ class TreeBrokerNode(Node):
         check_readable(self.name, self.broker, order.operations)
         self.journal.persist(order, self)
 
-    def note(self, said: Note) -> None:
-        super().note(said)
-        if said.word in FAILED_WORDS or said.word in LOST_WORDS:
-            raise PropertyBroken("machines do not fail", f"{self.name}: {dict(said.facts)}")
+    def note(self, instruction: Note) -> None:
+        super().note(instruction)
+        if instruction.word in FAILED_NOTES or instruction.word in LOST_NOTES:
+            raise PropertyBroken("machines do not fail", f"{self.name}: {dict(instruction.facts)}")

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 def _do_nothing(right: Function) -> Function:
     def silent(*_: Any, **__: Any) -> None:
-        """As if it had been forgotten."""
+        """Do nothing, as if the call had been forgotten."""
 
-    silent.__name__ = right.__name__  # By which those who keep it are copied.
+    silent.__name__ = right.__name__  # Pickle copies a stored function by its name.
     return silent
 
 
@@ -45,9 +45,9 @@ def _do_nothing(right: Function) -> Function:
 
 
 def _say_reserved_at_once(right: Function) -> Function:
-    def reserve(self: Any, word: Any) -> None:
-        right(self, word)
-        held = self._held(word.contract, word.generation)
+    def reserve(self: Any, message: Any) -> None:
+        right(self, message)
+        held = self._held(message.contract, message.generation)
         if held is not None:
             self._send_reserved(held)
 
@@ -55,8 +55,8 @@ def _say_reserved_at_once(right: Function) -> Function:
 
 
 def _obey_anybody(_: Function) -> Function:
-    def obeys(self: Any, word: Any) -> bool:
-        del self, word
+    def obeys(self: Any, message: Any) -> bool:
+        del self, message
         return True
 
     return obeys
@@ -90,8 +90,8 @@ def _count_from_one(right: Function) -> Function:
 
 
 def _take_the_worst(right: Function) -> Function:
-    def transaction(self: Any, *words: Any) -> Any:
-        found = right(self, *words)
+    def transaction(self: Any, *arguments: Any) -> Any:
+        found = right(self, *arguments)
         found.qualities = found.qualities[-1:]
         return found
 

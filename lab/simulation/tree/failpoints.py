@@ -1,8 +1,8 @@
-"""Every broker dies at every persist and every send of every operation, once before and once after.
+"""Kills of every broker at every persist and send of every operation, once before and once after.
 
-An operation is run once, from a tree at rest, and what each broker does for it is counted. Then it
-is run once more for each of these instructions, with a kill -9 there; the broker is started again,
-and within five seconds of virtual time all must be consistent, with nothing left over.
+An operation is run once, from a tree at rest, and the instructions of each broker are counted. Then
+it is run again for each of these instructions, with a kill -9 there; the broker is started again,
+and within five seconds of virtual time all nodes must be consistent, with nothing left over.
 """
 
 from __future__ import annotations
@@ -55,44 +55,44 @@ SUBSCRIBER: Final = "c4/z0/p1"
 VARIABLE: Final = f"{PUBLISHER}/v1"
 OTHER: Final = f"{PUBLISHER}/v2"
 LOWER: Final = f"{SUBSCRIBER}/v1"
-"""Published below a broker in the middle."""
+"""Variable that is published below a broker in the middle."""
 MIDDLE: Final = "east"
 FLOODED: Final = {"root": VARIABLE, MIDDLE: LOWER}
-"""What an operator of each broker floods."""
+"""Variable that an operator of each broker floods."""
 SETTLED_NS: Final = 4 * NS_PER_S
 LOOK_NS: Final = 100 * NS_PER_MS
 QUIET_LOOKS: Final = 3
-"""So often in a row nothing is to be done: the last word may still be on its way."""
+"""Number of successive checks without work that count as rest: a last message may be in transit."""
 AWAY_NS: Final = 100 * NS_PER_MS
-"""How long a killed broker stays away."""
+"""Time for which a killed broker stays away."""
 CONSISTENT_NS: Final = 5 * NS_PER_S
 REST_NS_MAX: Final = 30 * NS_PER_S
 ANSWERED_NS_MAX: Final = 30 * NS_PER_S
-"""An operator hears by then who has not confirmed."""
+"""Longest time until an operator is answered, with the children that have not confirmed."""
 OPERATORS_FROM: Final = 10_000
-"""Their nodes have these numbers, and nobody else."""
+"""First node number of the operators; no other node has these numbers."""
 FORGOTTEN_NS: Final = 10 * NS_PER_S
-"""After so long at rest nobody has anything in mind any more that cannot be copied."""
+"""Time at rest after which no broker keeps state that cannot be copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where a broker dies: at the n-th instruction of its own for an operation."""
+    """Failpoint of a broker: before or after its n-th instruction for an operation."""
 
     operation: str
     broker: str
     number: int
     is_before: bool
-    words: str
+    instruction: str
 
     def __str__(self) -> str:
         when = "before" if self.is_before else "after"
-        return f"{self.operation}: {self.broker} dies {when} {self.words} ({self.number})"
+        return f"{self.operation}: {self.broker} dies {when} {self.instruction} ({self.number})"
 
 
 @dataclass(slots=True)
 class Scene:
-    """A tree at rest, and whoever looks whether it is."""
+    """A tree at rest, with its properties and operators."""
 
     grid: TreeGrid
     properties: TreeProperties
@@ -123,7 +123,7 @@ class Scene:
         return FLOODED[broker] in self.grid.qos_brokers()[broker].parts.flooding.floods
 
     def rest(self, within_ns: int) -> str | None:
-        """Go on until nothing is left to be done; what is, if that takes too long."""
+        """Run until nothing is in progress; return what still is at the deadline, or None."""
         world = self.grid.world
         end_ns = world.now_ns + within_ns
         quiet = 0
@@ -136,7 +136,7 @@ class Scene:
                 return unrest
 
     def await_operators(self) -> str | None:
-        """Whoever waits for a child that was away is answered later than all is consistent."""
+        """Run until all operators are answered; a wait for an absent child ends after the rest."""
         world = self.grid.world
         end_ns = world.now_ns + ANSWERED_NS_MAX
         while waiting := [name for name, node in self.operators.items() if not node.is_idle]:
@@ -187,7 +187,7 @@ def _subscribe_again(scene: Scene) -> None:
 
 
 def _unpublish(scene: Scene) -> None:
-    """Somebody in another cloud takes it, and has to be told."""
+    """Withdraw a variable that a subscriber in another cloud takes."""
     scene.application(PUBLISHER).ask(Unpublish(names=(OTHER,)))
 
 
@@ -205,14 +205,14 @@ OPERATIONS: Final[dict[str, Callable[[Scene], None]]] = {
 }
 FLOODS: Final = {"flood": "root", "flood below": MIDDLE}
 ENDS: Final = {"end the flood": "root", "end the flood below": MIDDLE}
-"""At which broker; whatever becomes of one that is killed, nothing is left of it in the end."""
+"""Operations that end a flood, with their brokers; despite any kill, none is left in the end."""
 
 
-# Looking at them.
+# Failpoints of the operations.
 
 
 class Recorder:
-    """Kills nobody, and writes down what everybody does."""
+    """Recorder of the instructions of all brokers; it kills none."""
 
     def __init__(self) -> None:
         self.points: list[Point] = []
@@ -221,25 +221,25 @@ class Recorder:
         self._persists: dict[str, list[str]] = {}
 
     def before(self, node: TreeBrokerNode, instruction: Send | Persist) -> None:
-        self._count(node.name, _words(instruction), is_before=True)
+        self._count(node.name, _describe(instruction), is_before=True)
 
     def after(self, node: TreeBrokerNode, instruction: Send | Persist) -> None:
-        self._count(node.name, _words(instruction), is_before=False)
+        self._count(node.name, _describe(instruction), is_before=False)
 
-    def _count(self, broker: str, words: str, *, is_before: bool) -> None:
+    def _count(self, broker: str, instruction: str, *, is_before: bool) -> None:
         number = self._counts[broker, is_before]
         self._counts[broker, is_before] += 1
-        self.points.append(Point(self.operation, broker, number, is_before, words))
+        self.points.append(Point(self.operation, broker, number, is_before, instruction))
 
 
-def _words(instruction: Send | Persist) -> str:
+def _describe(instruction: Send | Persist) -> str:
     if isinstance(instruction, Send):
         return f"{type(instruction.message).__name__} to {instruction.peer}"
     return "a persist"
 
 
 def failpoints(operation: str, *, bug: str = "") -> list[Point]:
-    """All that brokers do for an operation."""
+    """Return all instructions of all brokers for an operation."""
     scene = _scene(operation, bug)
     recorder = Recorder()
     recorder.operation = operation
@@ -252,7 +252,7 @@ def failpoints(operation: str, *, bug: str = "") -> list[Point]:
 
 
 def kill_at(point: Point, *, bug: str = "") -> str:
-    """What is wrong after a broker has died there; nothing if all is well."""
+    """Return what is wrong after a broker has died at a failpoint; empty if nothing is."""
     with planted(bug, BUGS):
         scene = _scene(point.operation, bug)
         try:
@@ -288,7 +288,7 @@ def _kill_at(scene: Scene, point: Point) -> str:
 
 
 def _end_flood(scene: Scene, point: Point) -> str:
-    """What an operator was told holds; and once all floods are ended, nothing is left of any."""
+    """Check that the operator's answer holds; end all floods and check that none is left."""
     broker = (FLOODS | ENDS).get(point.operation)
     if broker is None:
         return ""
@@ -328,7 +328,7 @@ def _scene(operation: str, bug: str) -> Scene:
 
 @lru_cache(maxsize=64)
 def _record(operation: str, bug: str) -> tuple[bytes, dict[object, object], int]:
-    """The tree when all operations before this one are done; without the bug, as far as it is."""
+    """Record the tree after all operations before this one; `bug` is a key of the cache."""
     before = list(OPERATIONS)[: list(OPERATIONS).index(operation)]
     if not before:
         scene = _first_scene()
@@ -349,7 +349,7 @@ def _first_scene() -> Scene:
     properties = TreeProperties()
     grid = settled_tree(swarm)
     assert grid is not None, "a tree without work or faults does not come up"
-    grid.adopt(swarm, properties, is_told=False)
+    grid.adopt(swarm, properties, is_traced=False)
     properties.watch(grid)
     grid.start_endpoints()
     scene = Scene(grid, properties)

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated tree, and how each thing is mended again."""
+"""Faults of a simulated tree, and the repair of each."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 SUDDEN_SHARE: Final = 0.4
 KILL_WITHIN: Final = 40
-"""Instructions within which a broker dies that is to die in the middle of something."""
+"""Most instructions until a broker dies that is to die during an operation."""
 AT_ONCE_SHARE: Final = 0.3
 PATHS_CUT_MS: Final = (400, 2_500)
-"""For so long: most contracts are planned anew meanwhile."""
+"""Duration of the cuts: most contracts are planned again meanwhile."""
 HEARD_NS: Final = 300 * NS_PER_MS
-"""After so long most children of a new broker have heard its term."""
+"""Time after which most children of a new broker have received its term."""
 
 
 class CountingKiller:
-    """Ends a broker at the n-th instruction from now on, before it or after."""
+    """Killer that ends a broker before or after its n-th instruction from now on."""
 
     def __init__(self, count: int, *, is_before: bool) -> None:
         self._left = count
@@ -55,7 +55,7 @@ class CountingKiller:
 
 
 class TreeFaults:
-    """Every fault has its end; `stop` ends all that are under way."""
+    """Faults of a tree, each of limited duration; `stop` ends all that are in effect."""
 
     def __init__(self, grid: TreeGrid) -> None:
         self._grid = grid
@@ -80,18 +80,18 @@ class TreeFaults:
             node.on_killed = self._killed
 
     def plan(self, start_ns: int) -> None:
-        """Let the swarm's faults happen, counted from then on."""
+        """Schedule the swarm's faults, counted from `start_ns`."""
         for at_ns, kind in self._grid.swarm.faults:
             self._world.at(start_ns + at_ns, self._do, kind)
 
     def stop(self) -> None:
-        """Mend whatever is broken, and break nothing more."""
+        """Repair whatever is broken, and break nothing more."""
         for node in self._grid.brokers.values():
             node.killer = None
         self._mending.stop()
 
     def cut_for_good(self) -> None:
-        """A wire between clouds breaks that a contract uses, if there is one, and stays so."""
+        """Cut a wire between clouds that a contract uses, if there is one, and leave it cut."""
         used = [
             (owner, number)
             for owner, broker in self._grid.qos_brokers().items()
@@ -104,7 +104,7 @@ class TreeFaults:
                 self._grid.wires.owned[owner].set_cut(one, is_cut=True)
 
     def _do(self, kind: FaultKind) -> None:
-        if self._world.is_told:
+        if self._world.is_traced:
             self._world.tell("fault", kind.name)
         self._doing[kind]()
 
@@ -128,7 +128,7 @@ class TreeFaults:
             found[self._world.between(0, len(found) - 1)].cut()
 
     def _separate(self) -> None:
-        """A broker and all below it cannot reach the rest; life goes on on both sides."""
+        """Separate a broker and all below it from the rest; both sides continue."""
         if self._grid.network.apart or len(self._grid.brokers) == 1:
             return
         plan = self._grid.swarm.plan
@@ -157,7 +157,7 @@ class TreeFaults:
             self._cut(owners[self._world.between(0, len(owners) - 1)])
 
     def _cut(self, owner: str) -> None:
-        """A wire breaks, one way or both."""
+        """Cut a wire, one way or both, for a while."""
         channels = self._grid.wires.owned[owner]
         numbers = list(channels.ends)
         number = numbers[self._world.between(0, len(numbers) - 1)]
@@ -166,7 +166,7 @@ class TreeFaults:
             self._mending.after(50, 2_500, partial(channels.set_cut, one, is_cut=False))
 
     def _cut_paths(self) -> None:
-        """All paths of a contract break at once, and what is left is less than it was granted."""
+        """Cut all paths of a contract at once, so that less than its grant is left."""
         found = [
             wires
             for contract in contracts_between(self._grid)
@@ -180,7 +180,7 @@ class TreeFaults:
                 self._mending.after(*PATHS_CUT_MS, mending)
 
     def _wire(self, owner: str, number: int) -> list[int]:
-        """A channel, and perhaps the one that leads back."""
+        """Return a channel, and with some chance the one that leads back."""
         found = self._grid.wires.owned[owner].ends
         back = found[number][::-1] if self._world.chance(0.5) else ("", "")
         return [number, *(other for other, ends in found.items() if ends == back)]
@@ -195,7 +195,7 @@ class TreeFaults:
             self._mending.after(20, 2_000, partial(self._restart, router))
 
     def _crash_broker(self) -> None:
-        """At once, or at some instruction that it is about to carry out."""
+        """Crash a broker at once, or at one of its next instructions."""
         names = [name for name, node in self._grid.brokers.items() if node.is_up]
         if not names:
             return
@@ -222,7 +222,7 @@ class TreeFaults:
             node.start()
 
     def _pause(self) -> None:
-        """SIGSTOP; after three seconds of silence the others take the sessions for dead."""
+        """Pause a process as by SIGSTOP; after three seconds its peers close the sessions."""
         nodes: list[Node] = list(self._grid.brokers.values())
         if self._world.chance(0.4):
             nodes = list(self._grid.routers.values())
@@ -232,7 +232,7 @@ class TreeFaults:
             self._mending.after(50, 4_500, node.resume)
 
     def _replace_broker(self) -> None:
-        """A broker that was taken for dead lives on, and some of those below still find it."""
+        """Start a second broker while the first continues; some children still reach the first."""
         names = [name for name, node in self._grid.brokers.items() if node.is_up]
         if not names or self._grid.network.impostor is not None:
             return

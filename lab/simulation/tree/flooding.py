@@ -1,8 +1,9 @@
-"""What operators of a simulated tree flood, and what must have come of it once all is at rest.
+"""Floods of the operators of a simulated tree, and checks of their results at rest.
 
-Each broker has an operator, who asks one thing after another, and again on every new session until
-somebody answers. What was answered as done holds as long as the variable is published; what was
-refused changed nothing, unless it had to be said twice: then the first may have been heard.
+Each broker has an operator, who sends one command after another, and again on every new session
+until it is answered. A flood that was answered as done holds as long as the variable is published;
+a refused command changed nothing, unless it was sent twice: then the broker may have received the
+first copy.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ if TYPE_CHECKING:
 ASKED: Final = "what floods was asked for"
 DONE: Final = "a flood that was answered as done holds"
 OPERATORS_FROM: Final = 10_000
-"""Their nodes have these numbers, and nobody else."""
+"""First node number of the operators; no other node has these numbers."""
 EVERYS: Final = (1, 1, 2, 3)
 MODAL_SHARE: Final = 0.3
 UNDEFINED_SHARE: Final = 0.1
 ANYWHERE_SHARE: Final = 0.1
-"""Of these the broker asked may have nothing to do with the variable."""
+"""Share of floods at a broker that may have nothing to do with the variable."""
 
 Terms = dict[int, int]
-"""Every how many slots it floods, by mode."""
+"""Divisor of the flood in each mode."""
 
 
 @dataclass(slots=True)
-class Wish:
-    """What the operator of one broker may have brought about for one variable.
+class PossibleFloods:
+    """Floods that the operator of one broker may have set for one variable.
 
-    `variable_id` is that of the publication it was answered for; 0 if nobody was told.
+    `variable_id` is that of the publication in the answer; 0 if there was no answer.
     """
 
     possible: list[Terms] = field(default_factory=lambda: [{}])
@@ -53,18 +54,18 @@ class Wish:
 
 
 class TreeFlooding:
-    """`done` and `refused` count answers, so that a test can see that there were both."""
+    """Operators of a tree; `done` and `refused` count answers, so that tests can check for both."""
 
     def __init__(self, grid: TreeGrid) -> None:
         self._grid = grid
         self._world = grid.world
         self._operators: dict[str, OperatorNode] = {}
-        self._wishes: dict[tuple[str, str], Wish] = {}
+        self._possible_floods: dict[tuple[str, str], PossibleFloods] = {}
         self.done = 0
         self.refused = 0
 
     def plan(self, start_ns: int) -> None:
-        """Let the swarm's floods begin and end, counted from then on."""
+        """Schedule the beginnings and ends of the swarm's floods, counted from `start_ns`."""
         if not self._grid.swarm.floods:
             return
         for number, broker in enumerate(self._grid.brokers, start=OPERATORS_FROM):
@@ -80,7 +81,7 @@ class TreeFlooding:
                 return f"the operator of {broker} waits for an answer"
         return None
 
-    # Asking.
+    # Commands.
 
     def _do(self, work: FloodWork) -> None:
         if work is FloodWork.END and self._end():
@@ -90,7 +91,7 @@ class TreeFlooding:
         self._begin()
 
     def _begin(self) -> None:
-        """Any variable that is published, from any broker above it."""
+        """Flood some published variable from some broker above it."""
         nodes = self._grid.endpoints.values()
         names = [name for node in nodes for name in node.application.publications]
         if not names:
@@ -98,11 +99,13 @@ class TreeFlooding:
         self._begin_with(names[self._world.between(0, len(names) - 1)])
 
     def _publish_anew(self) -> bool:
-        """Something that floods is another publication of its name now; whether there was.
+        """Withdraw and publish again a variable that floods; return whether there was one.
 
-        Nobody has a contract for it: what becomes of those is for the other seeds.
+        Variables with contracts are left out; other seeds cover those.
         """
-        flooded = {name for (_, name), wish in self._wishes.items() if any(wish.possible)}
+        flooded = {
+            name for (_, name), floods in self._possible_floods.items() if any(floods.possible)
+        }
         for node in self._grid.endpoints.values():
             flooded -= {contract.name for contract in node.application.contracts.values()}
         known = [
@@ -135,7 +138,7 @@ class TreeFlooding:
         self._ask(broker, command)
 
     def _modes(self) -> tuple[int, ...]:
-        """None mostly, which stands for all; some of those that are defined, or another."""
+        """Draw modes: mostly none, which stands for all; some defined ones, or an undefined one."""
         world = self._world
         if world.chance(UNDEFINED_SHARE):
             return MODES_UNDEFINED[: world.between(1, len(MODES_UNDEFINED))]
@@ -144,8 +147,8 @@ class TreeFlooding:
         return ()
 
     def _end(self) -> bool:
-        """Something that floods by an operator's will, as far as is known; whether there was."""
-        known = [key for key, wish in self._wishes.items() if any(wish.possible)]
+        """End some flood that an operator has probably set; return whether there was one."""
+        known = [key for key, floods in self._possible_floods.items() if any(floods.possible)]
         if not known:
             return False
         world = self._world
@@ -158,36 +161,36 @@ class TreeFlooding:
         return True
 
     def _ask(self, broker: str, command: SetFlooding | RemoveFlooding) -> None:
-        if self._world.is_told:
+        if self._world.is_traced:
             self._world.tell(f"operator/{broker}", f"WANTS {command}")
         self._operators[broker].ask(command, partial(self._answered, broker, command))
 
     def _answered(
         self, broker: str, command: SetFlooding | RemoveFlooding, answer: OperatorAnswer
     ) -> None:
-        wish = self._wishes.setdefault((broker, command.name), Wish())
-        after = [_after(command, terms) for terms in wish.possible]
+        floods = self._possible_floods.setdefault((broker, command.name), PossibleFloods())
+        after = [_after(command, terms) for terms in floods.possible]
         if answer.refused is None and isinstance(command, SetFlooding):
             check_written(int(answer.facts.get("variable_id", 0)), command.modes)
         if answer.refused is not None:
             self.refused += 1
             check_refusal(command.modes, answer.refused)
-            if self._operators[broker].was_said_again:
-                wish.possible += [terms for terms in after if terms not in wish.possible]
-                wish.variable_id = 0
+            if self._operators[broker].was_repeated:
+                floods.possible += [terms for terms in after if terms not in floods.possible]
+                floods.variable_id = 0
             return
         self.done += 1
         number = int(answer.facts.get("variable_id", 0))
-        if number != wish.variable_id:
-            # Published anew, perhaps, and of what flooded before there is nothing left.
+        if number != floods.variable_id:
+            # The variable was perhaps published again, and nothing of its former flood is left.
             after += [_after(command, {})]
-        wish.possible = [terms for at, terms in enumerate(after) if terms not in after[:at]]
-        wish.variable_id = number
+        floods.possible = [terms for at, terms in enumerate(after) if terms not in after[:at]]
+        floods.variable_id = number
 
-    # Looking.
+    # Checks.
 
     def check(self) -> None:
-        """At rest: nothing floods that nobody asked for, and all that was done is so."""
+        """Check at rest that exactly the floods hold that operators set."""
         leaves, brokers = self._grid.leaves(), self._grid.qos_brokers()
         published = {
             name: int(found.variable.variable_id)
@@ -200,7 +203,7 @@ class TreeFlooding:
                 if broker in leaves
                 else brokers[broker].parts.flooding.floods
             )
-            names = [*held, *(name for known, name in self._wishes if known == broker)]
+            names = [*held, *(name for known, name in self._possible_floods if known == broker)]
             for name in sorted(set(names)):
                 found = held.get(name)
                 self._check_one(broker, name, found, published.get(name, 0))
@@ -214,14 +217,14 @@ class TreeFlooding:
             own = {mode: term.every for mode, term in held.own.items()}
             check_written(int(held.variable.variable_id), held.modes)
             flooded = int(held.variable.variable_id)
-        wish = self._wishes.get((broker, name), Wish())
-        if own and (own not in wish.possible or flooded != number):
+        floods = self._possible_floods.get((broker, name), PossibleFloods())
+        if own and (own not in floods.possible or flooded != number):
             raise PropertyBroken(
-                ASKED, f"{name} floods at {broker} {own}, asked was {wish}, published {number}"
+                ASKED, f"{name} floods at {broker} {own}, asked was {floods}, published {number}"
             )
-        is_certain = wish.variable_id and wish.variable_id == number
-        if is_certain and own not in wish.possible:
-            raise PropertyBroken(DONE, f"{name} floods at {broker} {own}, asked was {wish}")
+        is_certain = floods.variable_id and floods.variable_id == number
+        if is_certain and own not in floods.possible:
+            raise PropertyBroken(DONE, f"{name} floods at {broker} {own}, asked was {floods}")
 
 
 def _after(command: SetFlooding | RemoveFlooding, terms: Terms) -> Terms:

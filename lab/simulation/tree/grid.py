@@ -28,7 +28,7 @@ STEPS_MAX = 120_000
 
 
 class TreeGrid:
-    """`brokers`, `routers` and `endpoints` are all processes, by their names."""
+    """Nodes of a simulated tree; `brokers`, `routers` and `endpoints` are all processes by name."""
 
     def __init__(self, swarm: TreeSwarm) -> None:
         self.swarm = swarm
@@ -39,7 +39,7 @@ class TreeGrid:
         self.wires = TreeWires(world, swarm.plan)
         self.routers = self.wires.routers
         self.crashes = 0
-        """Routers that have lost their tables, or could not take one, so far."""
+        """Number of routers so far that have lost their tables, or could not apply one."""
         self._number = 0
         owner: dict[int, tuple[str, object, int]] = {}
         self.brokers: dict[str, TreeBrokerNode] = {}
@@ -61,10 +61,10 @@ class TreeGrid:
     def clouds(self) -> tuple[str, ...]:
         return tuple(self.swarm.plan.clouds)
 
-    def adopt(self, swarm: TreeSwarm, judge: Judge, *, is_told: bool) -> None:
-        """Become the tree of this seed, whoever has made it: its draws, pace and end-points."""
+    def adopt(self, swarm: TreeSwarm, judge: Judge, *, is_traced: bool) -> None:
+        """Become the tree of this seed, with its draws, delays and end-points."""
         self.swarm = swarm
-        self.world.begin(swarm.seed, is_told=is_told)
+        self.world.begin(swarm.seed, is_traced=is_traced)
         self.world.steps_max = STEPS_MAX
         self.network.delay_ns_max = swarm.paces.delay_ns_max
         self.network.is_all_encoded = swarm.is_all_encoded
@@ -83,12 +83,12 @@ class TreeGrid:
         self._register(node)
 
     def replace_broker(self, name: str) -> TreeBrokerNode:
-        """A process to take a broker's place, and its journal; the old one does not know."""
+        """Make a process that takes a broker's place and journal, unknown to the old process."""
         old = self.brokers[name]
         old.become_impostor()
         new = TreeBrokerNode(self.network, old.plan, old.journal, self._next_number())
         new.make, new.lives, new.term_highest = old.make, old.lives, old.term_highest
-        new.process = old.process  # Another instance, as every process is.
+        new.process = old.process  # So that the instance is a new one, too.
         new.on_killed, new.on_restored = old.on_killed, old.on_restored
         new.on_returned = old.on_returned
         self.brokers[name] = new
@@ -96,7 +96,7 @@ class TreeGrid:
         return new
 
     def start(self) -> None:
-        """Brokers and routers at once; who is quicker is for the seed to say."""
+        """Start brokers and routers at once; the seed decides which is faster."""
         for node in (*self.brokers.values(), *self.routers.values()):
             node.start()
 
@@ -112,11 +112,11 @@ class TreeGrid:
         return broker
 
     def leaves(self) -> dict[str, LeafBroker]:
-        """Those that are up, by their clouds."""
+        """Return the leaf brokers that are up, by cloud."""
         return {name: broker for name in self.clouds if (broker := self.leaf(name)) is not None}
 
     def qos_brokers(self) -> dict[str, QosBroker]:
-        """Those that are up."""
+        """Return the QoS brokers that are up, by name."""
         return {
             name: node.broker
             for name, node in self.brokers.items()

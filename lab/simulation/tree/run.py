@@ -1,4 +1,4 @@
-"""What one seed of a tree does: start, chaos, and then all comes to rest and ends clean."""
+"""Run of one seed of a tree: start, faults and work; then all comes to rest and ends clean."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 START_NS: Final = 4 * NS_PER_S
 ATTACH_NS: Final = 300 * NS_PER_MS
 SLICE_NS: Final = 250 * NS_PER_MS
-"""How often safety is looked at during chaos."""
+"""Interval of the safety checks during the faults."""
 LOOK_NS: Final = 250 * NS_PER_MS
 QUIET_LOOKS: Final = 2
-"""So often in a row nothing is to be done: the last word may still be on its way."""
+"""Number of successive checks without work that count as rest: a last message may be in transit."""
 REST_NS_MAX: Final = 60 * NS_PER_S
-"""Within so long after the last fault everything must have come to rest."""
+"""Longest time from the last fault until everything is at rest."""
 END_NS_MAX: Final = 30 * NS_PER_S
 
 
-def run_seed(seed: int, *, bug: str = "", is_told: bool = False) -> Verdict:
-    """Everything from the first session to the last check, with a planted bug if one is named."""
+def run_seed(seed: int, *, bug: str = "", is_traced: bool = False) -> Verdict:
+    """Run a seed from the first session to the last check, with a planted bug if one is named."""
     with planted(bug, BUGS):
-        return Run(draw(seed), bug=bug, is_told=is_told).verdict()
+        return Run(draw(seed), bug=bug, is_traced=is_traced).verdict()
 
 
 class Run:
-    """One seed under way."""
+    """Run of one seed."""
 
-    def __init__(self, swarm: TreeSwarm, *, bug: str = "", is_told: bool = False) -> None:
+    def __init__(self, swarm: TreeSwarm, *, bug: str = "", is_traced: bool = False) -> None:
         self.swarm = swarm
         self.properties = TreeProperties()
         found = None if swarm.is_cold else settled_tree(swarm, bug=bug)
         self._is_settled = found is not None
         self.grid = found or TreeGrid(swarm)
-        self.grid.adopt(swarm, self.properties, is_told=is_told)
+        self.grid.adopt(swarm, self.properties, is_traced=is_traced)
         self.properties.watch(self.grid)
         self.faults = TreeFaults(self.grid)
         self.workload = Workload(self.grid)
@@ -69,7 +69,7 @@ class Run:
         self.end()
 
     def start(self) -> None:
-        """All that is to be there is there, and whoever will work knows when."""
+        """Start the brokers and routers unless they are settled, and the end-points."""
         if not self._is_settled:
             self.grid.start()
         self.grid.start_endpoints()
@@ -90,7 +90,7 @@ class Run:
             self.faults.cut_for_good()
 
     def end(self) -> None:
-        """Everybody leaves, and nothing is left; what flooded ends with what it was."""
+        """Detach every end-point, and check that nothing is left, floods included."""
         for node in self.grid.endpoints.values():
             if node.is_up and not node.application.has_left:
                 node.application.ask(Detach())
@@ -99,7 +99,7 @@ class Run:
         check_nothing_floods(self.grid)
 
     def rest(self, within_ns: int) -> None:
-        """Go on until nothing is left to be done, or complain of what is."""
+        """Run until nothing is in progress; raise with what is left at the deadline."""
         world = self.grid.world
         end_ns = world.now_ns + within_ns
         quiet = 0
@@ -111,4 +111,4 @@ class Run:
             if quiet == QUIET_LOOKS:
                 return
             if world.now_ns >= end_ns:
-                raise PropertyBroken("everything comes to rest", unrest or "a last word")
+                raise PropertyBroken("everything comes to rest", unrest or "a last message")

@@ -1,4 +1,4 @@
-"""Trees whose brokers and routers have found each other: recorded once, copied for each seed."""
+"""Trees whose brokers and routers are connected: recorded once, copied for each seed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDS_MAX: Final = 64
 
 
 def settled_tree(swarm: TreeSwarm, *, bug: str = "") -> TreeGrid | None:
-    """A copy for this seed; nothing if such a tree does not even start."""
+    """Return a copy for this seed, or None if such a tree does not start."""
     found = _record(swarm.outline, bug)
     if found is None:
         return None
@@ -32,17 +32,17 @@ def settled_tree(swarm: TreeSwarm, *, bug: str = "") -> TreeGrid | None:
 
 @lru_cache(maxsize=RECORDS_MAX)
 def _record(outline: Outline, bug: str) -> tuple[bytes, dict[object, object]] | None:
-    """With a planted bug, whose name is all that this needs to know of it."""
+    """Record a settled tree; `bug` is only a key of the cache."""
     del bug
     grid = TreeGrid(calm(outline))
     try:
         grid.start()
         grid.world.run_until(SETTLED_NS)
-    except Exception:  # The seed will see the same for itself, and tell of it.
+    except Exception:  # The seed will meet the same failure and report it.
         return None
     return recorded(grid)
 
 
 def calm(outline: Outline) -> TreeSwarm:
-    """Nothing happens in it but that it starts."""
+    """Return a swarm in which nothing happens but the start."""
     return TreeSwarm(seed=0, outline=outline, plan=tree_plan(outline), endpoints=(), paces=Paces())

@@ -1,7 +1,7 @@
-"""Shapes of simulated trees: who is above whom, small clouds below, and the channels between them.
+"""Shapes of simulated trees: brokers and their children, small clouds, and channels between them.
 
-Made once for each outline and shared by all seeds, for they never change. Brokers that a tree does
-not name are leaves, called after their cloud.
+Made once for each outline and shared by all seeds, since they never change. Brokers that a tree
+does not name are leaves and have the names of their clouds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gridstat.model.identifiers import ChannelId
 from lab.tree_plan import BorderLink, CloudPlan, TreePlan, plan_tree
 
 Children = dict[str, tuple[str, ...]]
-"""Who is right below whom; whoever has nobody below is a leaf."""
+"""Children of each broker; a broker without children is a leaf."""
 
 TREES: Final[dict[str, Children]] = {
     "alone": {},
@@ -34,7 +34,7 @@ TREES: Final[dict[str, Children]] = {
 VARIANTS: Final = 3
 BANDWIDTHS: Final = {"ample": (0, 400_000), "tight": (12_000, 24_000)}
 BORDER_BANDWIDTHS: Final = {"ample": BANDWIDTHS["ample"], "tight": (3_000, 12_000)}
-"""Between clouds: in a tight tree one variable fits, and not always two."""
+"""Bandwidths between clouds: in a tight tree one variable fits, and not always two."""
 EVENTS_PER_S: Final = {"ample": (1_000_000,), "tight": (800, 5_000)}
 LATENCIES_US: Final = (100, 400, 900)
 EXTRA_LINKS: Final = (("e0", "i0"), ("i0", "b1"), ("e1", "i0"), ("i0", "b0"), ("b0", "b1"))
@@ -44,7 +44,7 @@ RING_SHARE: Final = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """All that a tree is made from."""
+    """Parameters of a tree."""
 
     tree: str
     room: str
@@ -53,7 +53,7 @@ class Outline:
 
 @lru_cache(maxsize=256)
 def tree_plan(outline: Outline) -> TreePlan:
-    """The same for the same words."""
+    """Return the plan of an outline; equal outlines give equal plans."""
     random = Random(f"tree {outline.tree}/{outline.room}/{outline.variant}")
     children = TREES[outline.tree]
     below = {child for some in children.values() for child in some}
@@ -94,7 +94,7 @@ def _cloud(name: str, room: str, random: Random) -> CloudPlan:
 
 
 def _border_links(leaves: list[str], room: str, random: Random) -> list[BorderLink]:
-    """Neighbouring clouds are joined twice; in most trees the last with the first."""
+    """Join neighbouring clouds twice; in most trees the last cloud with the first, too."""
     joined = list(pairwise(leaves))
     if len(leaves) > 2 and random.random() < RING_SHARE:  # noqa: PLR2004 — two are joined already.
         joined.append((leaves[-1], leaves[0]))

@@ -1,4 +1,4 @@
-"""What a seed of a tree is about, drawn before anything happens: tree, faults, and work."""
+"""Plan of a seed of a tree, drawn before the run: tree, faults, and work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TREE_WEIGHTS: Final = {
     "unbalanced": 4,
     "leaning": 4,
 }
-"""How often each: most have four clouds or more, and three levels or more."""
+"""Weights of the trees: most have four clouds or more, and three levels or more."""
 COLD_SHARE: Final = 1 / 12
 TIGHT_SHARE: Final = 0.15
 QUIET_SHARE: Final = 0.15
@@ -33,7 +33,7 @@ ALL_ENCODED_SHARE: Final = 1 / 16
 
 
 class FaultKind(Enum):
-    """What may go wrong in a seed."""
+    """Kind of fault in a seed."""
 
     SESSION_LOSS = auto()
     BROKER_SESSION_LOSS = auto()
@@ -64,7 +64,7 @@ FAULTS_A_SEED: Final = {
     FaultKind.CORE_FULL: 1,
     FaultKind.STALE_BROKER: 1,
 }
-"""How often at most, over the whole of the first phase."""
+"""Most faults of each kind, over the whole of the first phase."""
 
 WEIGHTS: Final = {
     Work.PUBLISH: 4,
@@ -76,16 +76,16 @@ WEIGHTS: Final = {
     Work.LEAVE: 1,
 }
 FLOODED_SEEDS: Final = 5
-"""In every fifth seed operators flood; the others are what they were before there were floods."""
+"""Operators flood in one of so many seeds; the other seeds run as they did before floods."""
 PATHS_CUT_SEEDS: Final = 4
 PATHS_CUT_REST: Final = 3
-"""In every fourth seed, from this on, all paths of a contract are cut at once, a few times."""
+"""Remainder of the seeds, one in four, that cut all paths of a contract at once, a few times."""
 PATHS_CUT_MAX: Final = 4
 PATHS_CUT_NS_MIN: Final = 1_200 * NS_PER_MS
-"""The first contracts are there by then."""
+"""Time by which the first contracts exist."""
 LEFT_CUT_SEEDS: Final = 7
 LEFT_CUT_REST: Final = 5
-"""In every seventh seed, from this on, a wire between clouds is cut at the end, and stays so."""
+"""Remainder of the seeds, one in seven, that cut a wire between clouds at the end for good."""
 FLOODS_MIN: Final = 4
 FLOODS_MANY: Final = 16
 END_SHARE: Final = 0.35
@@ -93,12 +93,12 @@ ANEW_SHARE: Final = 0.15
 
 
 class FloodWork(Enum):
-    """What operators do."""
+    """Kind of work of operators."""
 
     BEGIN = auto()
     END = auto()
     ANEW = auto()
-    """What floods is published anew, and some broker above it asked to flood that."""
+    """Publish a flooding variable again, and ask some broker above it to flood it."""
 
 
 WORK_MIN: Final = 3
@@ -108,7 +108,7 @@ END_POINTS: Final = (2, 3, 3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Paces:
-    """How long things take in a seed, and how patient its brokers are."""
+    """Delays of a seed, and time-outs of its brokers."""
 
     delay_ns_max: int = NS_PER_MS
     commit_ns_max: int = NS_PER_MS
@@ -121,7 +121,7 @@ class Paces:
 
 @dataclass(frozen=True, slots=True)
 class TreeSwarm:
-    """Everything that a seed fixes beforehand; the rest is drawn as it happens."""
+    """All values that a seed fixes beforehand; the rest is drawn during the run."""
 
     seed: int
     outline: Outline
@@ -144,7 +144,7 @@ class TreeSwarm:
         return self.seed % LEFT_CUT_SEEDS == LEFT_CUT_REST
 
     def settings(self, broker: str) -> BrokerSettings | TreeSettings:
-        """What the file of a broker says beside its routers and channels."""
+        """Return the settings in the file of a broker, without routers and channels."""
         paces, parent = self.paces, self.plan.brokers[broker].parent
         if broker not in self.plan.clouds:
             return TreeSettings(
@@ -167,7 +167,7 @@ class TreeSwarm:
 
 
 def draw(seed: int) -> TreeSwarm:
-    """The plan of a seed."""
+    """Draw the plan of a seed."""
     random = Random(f"tree swarm {seed}")
     tree = random.choices(list(TREE_WEIGHTS), list(TREE_WEIGHTS.values()))[0]
     room = "tight" if random.random() < TIGHT_SHARE else "ample"
@@ -199,7 +199,7 @@ def draw(seed: int) -> TreeSwarm:
 
 
 def _draw_endpoints(random: Random, plan: TreePlan) -> tuple[EndPointPlan, ...]:
-    """In different clouds as far as there are some, most of them on both edges."""
+    """Draw end-points in different clouds if possible, most of them on both edges."""
     clouds = sorted(plan.clouds)
     random.shuffle(clouds)
     found: list[EndPointPlan] = []
@@ -226,7 +226,7 @@ def _draw_faults(random: Random, chaos_ns: int) -> tuple[tuple[int, FaultKind], 
 def _with_paths_cut(
     seed: int, faults: tuple[tuple[int, FaultKind], ...], chaos_ns: int
 ) -> tuple[tuple[int, FaultKind], ...]:
-    """Drawn apart, so that nothing else is drawn otherwise; seeds without faults stay so."""
+    """Add cuts of paths from a separate random source; seeds without faults stay so."""
     if seed % PATHS_CUT_SEEDS != PATHS_CUT_REST or not faults:
         return faults
     random = Random(f"tree paths cut {seed}")
@@ -250,7 +250,7 @@ def _draw_work(random: Random, chaos_ns: int, endpoints: int) -> tuple[tuple[int
 
 
 def _draw_floods(seed: int, chaos_ns: int) -> tuple[tuple[int, FloodWork], ...]:
-    """Drawn apart, so that nothing else is drawn otherwise."""
+    """Draw floods from a separate random source, so that all other draws stay the same."""
     if seed % FLOODED_SEEDS:
         return ()
     random = Random(f"tree floods {seed}")

@@ -1,4 +1,4 @@
-"""Event channels of a whole tree: a number names another channel in every owner's scope."""
+"""Event channels of a whole tree: a number means a different channel in every owner's scope."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TreeWires:
-    """`owned` are the channels of each broker, leaf or not, by its name."""
+    """Wires of a tree; `owned` are the channels of each broker, leaf or not, by its name."""
 
     def __init__(self, world: World, plan: TreePlan) -> None:
         self.plan = plan
@@ -27,7 +27,7 @@ class TreeWires:
             self.owned[name].add(cloud.channels)
 
     def receiver(self, cloud: str, channel_id: int) -> str:
-        """Where a channel leads, as a router of this cloud numbers it; nowhere: to an end-point."""
+        """Return the receiver of a channel as this cloud numbers it; empty for an end-point."""
         channels = self.owned[self.plan.owner_of(cloud, channel_id)]
         return channels.ends[channel_id][1] if channel_id in channels.ends else ""
 
@@ -36,7 +36,7 @@ class TreeWires:
 
 
 class CloudWires:
-    """The channels that the routers of one cloud see: its own, and those of all above it."""
+    """Channels that the routers of one cloud see: its own, and those of all brokers above it."""
 
     def __init__(self, wires: TreeWires, cloud: str) -> None:
         self._wires = wires

@@ -25,7 +25,7 @@ def stamp(slot: int, rate: int) -> int:
 def feeding(
     publication: Publication, rate: int, value: Callable[[int], Value] = float
 ) -> Iterator[list[bool]]:
-    """Sends value(0), value(1) and so on; yields what each `send` said."""
+    """Send value(0), value(1) and so on; yield the result of each `send`."""
     said: list[bool] = []
     is_over = threading.Event()
 

@@ -39,7 +39,7 @@ PLAN = GridPlan(
 )
 BOTH = ("e0", "e1")
 SILENT_MS_MAX = 500
-"""On a busy machine a router may be kept from speaking for the usual 100 ms."""
+"""Limit for a busy machine, where a router may be silent for the usual 100 ms."""
 _NETWORK = count(os.getpid() % 200)
 
 
@@ -67,7 +67,7 @@ class LocalCloud:
 
     @property
     def certificates(self) -> Path:
-        """Where end-points find their certificates: `certify` puts them here."""
+        """Return the folder of the end-points' certificates, into which `certify` puts them."""
         return self.files.folder(OPERATOR) / "certificates"
 
     def start(self, name: str) -> None:
@@ -77,7 +77,7 @@ class LocalCloud:
         self._daemons[name] = self._stack.enter_context(command)
 
     def kill(self, name: str) -> None:
-        """Without a word to anybody."""
+        """Kill a daemon by SIGKILL, so that it cannot send anything more."""
         daemon = self._daemons[name]
         daemon.signal(signal.SIGKILL)
         daemon.process.wait()
@@ -89,7 +89,7 @@ class LocalCloud:
         self._daemons[name].signal(signal.SIGCONT)
 
     def edge(self, name: str) -> str:
-        """In the words of `gridstat.connect`."""
+        """Return an edge in the form that `gridstat.connect` takes."""
         return f"c1/{name}@{self.hosts[name]}:{COMMAND_PORT}"
 
     def certify(self, name: str) -> Path:
@@ -109,11 +109,11 @@ class LocalCloud:
         return connection
 
     def survey(self) -> dict[str, Any]:
-        """What the broker says of its cloud; empty while it cannot be asked."""
+        """Return the broker's survey of its cloud; empty while it cannot be asked."""
 
         async def ask() -> dict[str, Any]:
-            async with open_operator_session(load_access(self.files.folder(OPERATOR))) as desk:
-                return await desk.ask(Survey(request_id=0))
+            async with open_operator_session(load_access(self.files.folder(OPERATOR))) as session:
+                return await session.ask(Survey(request_id=0))
 
         try:
             return asyncio.run(ask())
@@ -121,7 +121,7 @@ class LocalCloud:
             return {}
 
     def complaint(self) -> str | None:
-        """For `eventually`: what is not as it should be."""
+        """Return a complaint for `eventually` while the cloud is not whole."""
         facts = self.survey()
         if not facts:
             return "the broker does not answer"

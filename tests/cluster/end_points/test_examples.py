@@ -45,7 +45,7 @@ def publisher(cloud: LocalCloud, tmp_path: Path) -> Iterator[Command]:
 
 
 def attached(cloud: LocalCloud, example: str, edge: str, *words: str) -> list[str]:
-    """The words of an example that is to attach to an edge of this cloud."""
+    """Return the arguments of an example that attaches to an edge of this cloud."""
     place = ["--edge", cloud.edge(edge), "--certificates", str(cloud.certificates)]
     return [sys.executable, "-u", str(EXAMPLES / example), *words, *place]
 

@@ -1,4 +1,4 @@
-"""Two paths that end at two edge routers are told apart by the end-point itself."""
+"""Path ledgers of an end-point itself, for two paths that end at two edge routers."""
 
 from __future__ import annotations
 

@@ -36,13 +36,13 @@ def cloud(tmp_path: Path) -> Iterator[LocalCloud]:
 
 
 def becomes(said: list[bool], *, expected: bool) -> None:
-    """The publisher's next sends say so; what it said before does not count."""
+    """Wait until the publisher's next sends return this value."""
     at = len(said)
     eventually(lambda: None if expected in said[at:] else f"send says {said[-1:]}")
 
 
 def is_up(cloud: LocalCloud, name: str) -> bool:
-    """Whether the broker knows of a session with an end-point."""
+    """Return whether the broker knows of a session with an end-point."""
     ends = cloud.survey()["end_points"]
     return any(each["is_up"] for each in ends if each["name"] == name)
 

@@ -48,7 +48,7 @@ def assert_heard(network: GridNetwork, sender: str, receiver: str) -> None:
 
 
 def assert_lost(network: GridNetwork, sender: str, receiver: str, *, wire: str) -> None:
-    """What was sent while the wire was cut does not come before what is sent after it."""
+    """Check that a datagram sent during the cut does not arrive before one sent after it."""
     with (
         open_socket(network.namespaces[sender]) as ours,
         open_socket(network.namespaces[receiver]) as theirs,

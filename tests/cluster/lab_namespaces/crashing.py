@@ -1,4 +1,4 @@
-"""A program that builds a network with a process in it, tells of it, and waits to be killed."""
+"""Program that builds a network with a process in it, prints its facts, and waits to be killed."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Wire:
         return self.relay.counters(NAME)[Direction.FORWARD]
 
     def set(self, faults: LinkFaults) -> None:
-        """From the first frame of the seed on, with the wire whole and nothing on its way."""
+        """Set faults from the seed's first frame on, with a whole wire and no frame in transit."""
         self.relay.heal(NAME)
         self.relay.set_faults(NAME, faults)
         self.drain()
@@ -72,7 +72,7 @@ class Wire:
         return came
 
     def wait_settled(self, arrivals: int) -> WireCounters:
-        """Until the relay has taken in so many, and none is on its way."""
+        """Wait until the relay has received so many frames, and none is in transit."""
         deadline = time.monotonic() + PATIENCE_S
         while (now := self.forward).in_ < arrivals or now.waiting:
             assert time.monotonic() < deadline, now
@@ -80,7 +80,7 @@ class Wire:
         return now
 
     def drain(self) -> list[int]:
-        """What lies in the receiver's queue."""
+        """Return the numbers of the datagrams in the receiver's queue."""
         return [struct.unpack_from(">Q", raw)[0] for raw in drained(self.receiver)]
 
 

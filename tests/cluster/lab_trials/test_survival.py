@@ -29,7 +29,7 @@ FAULTS = {
     "corrupted": LinkFaults(corrupt=0.3, seed=5),
     "full": LinkFaults(rate_bytes_per_s=6_000, queue_bytes=2_000, seed=6),
 }
-"""By the counter of the relay that shows it at work."""
+"""Faults by the relay's counter that shows their effect."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Grid, Gri
 
 
 def complaint_of_counters(grid: Grid) -> str | None:
-    """None if the router behind the wire accounts for every event that it has taken in."""
+    """Return None if the router behind the wire accounts for every event that it received."""
     found = next(at for at in grid.survey()["routers"] if at["name"] == "c1/i0")["counters"]
     reasons = ("malformed", "unknown", "policed", "duplicate", "not_due", "dispatched")
     met = sum(found[reason] for reason in reasons)
@@ -78,8 +78,11 @@ def test_a_router_survives_a_bad_wire_and_forwards_all_once_it_is_good(
     windows = [Window(time.time_ns(), time.time_ns() + NS_PER_S)]
 
     def complaint_of_window() -> str | None:
-        """Of the newest whole second; a forged stamp takes the place of an event at most 256 slots
-        ahead, so on an unauthenticated channel the first seconds may still lack one."""
+        """Return a complaint about the newest whole second, or None.
+
+        A forged stamp takes the place of an event at most 256 slots ahead, so on an unauthenticated
+        channel the first seconds may still lack one.
+        """
         if time.time_ns() < windows[-1].to_ns:
             return "the second has not passed"
         verdict: Verdict = load.judge(windows[-1])

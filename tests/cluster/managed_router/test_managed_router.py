@@ -64,7 +64,7 @@ json = true
 
 
 class StubBroker(RecordingMachine):
-    """Wants one table of every router, and sends it whole to whoever holds another."""
+    """Broker that wants one table of every router, and sends it to routers that hold another."""
 
     def __init__(self) -> None:
         super().__init__(self._answer)

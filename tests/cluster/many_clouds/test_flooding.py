@@ -41,9 +41,9 @@ Counts = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class Case:
-    """Who publishes, who is asked, which clouds are reached, and where copies are dropped.
+    """Publisher, flooding broker, reached clouds, and the clouds where copies are dropped.
 
-    At a cloud in `perhaps` so many more may be dropped as it is named, and in all `spared` fewer.
+    A cloud in `perhaps` may drop as many more copies as it is named; all together `spared` fewer.
     """
 
     publisher: str
@@ -91,7 +91,7 @@ def send_some(grid: TreeGrid, publisher: str, variable: str) -> None:
 
 
 def settled_counts(grid: TreeGrid) -> Counts:
-    """Once every router has told the same in two reports."""
+    """Return the counts once two reports of every router are equal."""
     seen = [reports(grid)]
 
     def complaint() -> str | None:
@@ -107,7 +107,7 @@ def settled_counts(grid: TreeGrid) -> Counts:
 
 
 def complaint(grid: TreeGrid, case: Case, before: Counts) -> str | None:
-    """None if every cloud has counted what the source says, of as many events as have flooded."""
+    """Return None if every cloud has the counts of the source for the flooded events."""
     now = counted(reports(grid))
     more = {
         cloud: {word: count - before[cloud][word] for word, count in found.items()}
@@ -130,7 +130,7 @@ def complaint(grid: TreeGrid, case: Case, before: Counts) -> str | None:
 
 
 def counted(reports: Counts) -> Counts:
-    """What the router of each cloud has flooded and dropped."""
+    """Return the flooded and dropped events of the router of each cloud."""
     return {
         cloud: {word: counters.get(word, 0) for word in COUNTED}
         for cloud, counters in reports.items()
@@ -138,7 +138,7 @@ def counted(reports: Counts) -> Counts:
 
 
 def reports(grid: TreeGrid) -> Counts:
-    """All that the router of each cloud has told of last."""
+    """Return all counters of the last report of each cloud's router."""
     found = {}
     for cloud in grid.plan.clouds:
         (router,) = grid.survey(cloud)["routers"]

@@ -27,7 +27,7 @@ CUT: Final = ("broker/west", "broker/root")
 WEST_PMU, EAST_PMU = "a/station/pmu", "c/station/pmu"
 STAYING: Final = "d/centre/stays"
 LEAVING: Final = {"c/centre/leaves": WEST_PMU, "b/centre/leaves": EAST_PMU}
-"""Contracts of the root's, of which one side hears that they are over, and the other does not."""
+"""Contracts of the root, of whose end only one side is notified."""
 COMING: Final = {"b/centre/comes": WEST_PMU, "d/centre/comes": EAST_PMU}
 """A contract of west's, and one of the root's for which it does not need west."""
 END_POINTS: Final = {
@@ -35,7 +35,7 @@ END_POINTS: Final = {
     for name in (WEST_PMU, EAST_PMU, STAYING, *LEAVING, *COMING)
 }
 SEGMENTS: Final = dict.fromkeys("abcd", 2)
-"""What each cloud holds in the end: of what stays, from a to d, and of one that came."""
+"""Segments of each cloud in the end: of the kept contract from a to d, and of a new one."""
 
 
 @pytest.mark.feature("S0-122")

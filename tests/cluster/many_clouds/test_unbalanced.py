@@ -72,7 +72,7 @@ def test_a_tree_that_is_not_balanced_grants_at_the_lowest_common_broker_and_lose
 
 
 def complaint_of(published: Entries, log: LogTail, window: Window) -> str | None:
-    """None if every event of the window came once and unaltered."""
+    """Return None if every event of the window came once and unaltered."""
     found = judge(published, log.entries(), window, latency_ns_max=LATENCY_NS_MAX)
     return None if found.is_clean and found.expected else str(found)
 
@@ -88,7 +88,7 @@ def complaint_unless_down(facts: dict[str, Any], label: str) -> str | None:
 
 
 def residue(grid: TreeGrid) -> str | None:
-    """What any broker still holds."""
+    """Return what a broker still holds, or None."""
     for name in grid.plan.brokers:
         facts = grid.survey(name)
         if name in grid.plan.clouds:

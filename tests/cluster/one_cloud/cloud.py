@@ -36,8 +36,8 @@ READY_WITHIN_S = 60.0
 ROUTERS = ("e0", "e1", "i0", "i1", "e2", "e3")
 WEST, EAST = ("c1/e0", "c1/e1"), ("c1/e2", "c1/e3")
 TIMING = "[timing]\nsilent_ms_max = 500\nchange_lead_ms = 5000\n"
-"""On a busy machine a router may be kept from speaking for the usual 100 ms, and the journal from
-being written for longer than the usual 200 ms before a new period holds."""
+"""Timing for a busy machine, where a router may be silent for the usual 100 ms, and a write of the
+journal may take longer than the usual 200 ms before a new period holds."""
 
 
 def cloud_text(bandwidth_bytes_per_s: int = 200_000) -> str:
@@ -55,7 +55,7 @@ def cloud_text(bandwidth_bytes_per_s: int = 200_000) -> str:
 
 
 class Cloud:
-    """Everything in a folder; whatever a test starts is ended with it."""
+    """Cloud whose files are all in a folder; it ends every process that a test starts."""
 
     def __init__(self, folder: Path, text: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,8 +124,8 @@ class Cloud:
 
     def ask(self, command: OperatorCommand) -> dict[str, Any]:
         async def asking() -> dict[str, Any]:
-            async with open_operator_session(self.access) as desk:
-                return await desk.ask(command)
+            async with open_operator_session(self.access) as session:
+                return await session.ask(command)
 
         return asyncio.run(asking())
 
@@ -136,7 +136,7 @@ class Cloud:
         return self.ask(Explain(request_id=0, name=name))
 
     def complaint(self) -> str | None:
-        """None when every router is in step and every channel up."""
+        """Return None when every router is in step and every channel up."""
         facts = self.survey()
         late = [one["name"] for one in facts["routers"] if not (one["is_up"] and one["in_step"])]
         down = [one["label"] for one in facts["channels"] if not one["is_up"]]

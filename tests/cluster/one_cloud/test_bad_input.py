@@ -1,4 +1,4 @@
-"""What a person may do wrong on a real cloud: each mistake is one error with a code and a hint."""
+"""Mistakes of users on a real cloud: each leads to one error with a code and a hint."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ FLOAT64 = BuiltinType.FLOAT64
 
 
 def assert_told(error: GridStatError) -> None:
-    """It has a code that can be explained, and a hint."""
+    """Check that an error has a code that can be explained, and a hint."""
     assert error.hint
     assert explain(error.code).startswith(str(error.code))
 
 
 @pytest.mark.feature("S0-21", "S0-26", "S0-52")
-def test_each_wrong_wish_is_refused_with_its_own_code(cloud: Cloud) -> None:
+def test_each_wrong_option_is_refused_with_its_own_code(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/wrong/pmu", WEST)
     subscriber = cloud.connect("c1/wrong/desk", EAST)
     name = publisher.publish("value", FLOAT64, rate=60).name

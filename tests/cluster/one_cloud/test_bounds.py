@@ -94,7 +94,7 @@ def test_each_class_is_held_to_its_own_bound_by_what_was_measured_of_its_events(
 
 
 def _read_all(taken: Subscription, wanted: int) -> Samples:
-    """What has been counted may not be there to be read yet."""
+    """Wait until the wanted events can be read, since they are counted earlier; return them."""
     batches: list[Samples] = []
 
     def missing() -> str | None:
@@ -112,7 +112,7 @@ def _other_copies(taken: Subscription, wanted: tuple[int, ...]) -> str | None:
 
 
 def _uncounted_of_paths(taken: Subscription, wanted: int) -> str | None:
-    """Whether fewer than so many were counted of either path, which begins after a while."""
+    """Return a complaint while fewer events are counted on either path; counting begins late."""
     counted = [path.delivered for path in taken.ledger().paths if path.is_counted]
     is_whole = len(counted) == 2 and min(counted) >= wanted
     return None if is_whole else f"by the paths came {counted}"

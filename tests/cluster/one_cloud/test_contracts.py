@@ -32,7 +32,7 @@ LONG_RECORD = RecordType(
 )
 RECORD = {f"part_{number}": 1.0 for number in range(12)}
 REPORT_S, REPORTS_ALIKE = 1.0, 3
-"""How often a router says what it has counted, and how many such words make a steady count."""
+"""Interval of a router's reports, and the number of equal ones that make a steady count."""
 
 
 class Taken:
@@ -68,7 +68,7 @@ def test_an_ended_subscription_stops_and_the_other_goes_on(cloud: Cloud) -> None
         eventually(lambda: sending.complaint_below(last + 60))
     eventually(lambda: lasting.complaint_without(set(sending.sent)))
     assert lasting.slots == sorted(set(lasting.slots)), "each slot once, in order"
-    # Nobody at the first desk's edge asks for it any more.
+    # No contract at the first subscriber's edge needs it any more.
     assert len(set(early.slots) - set(sending.sent[:last])) == 0
     with pytest.raises(GridStatError):
         ended.change(qos(every=2))
@@ -163,7 +163,7 @@ def test_a_changed_priority_changes_the_order_on_a_paced_channel_under_the_same_
     numbers = [[each.contract.subscription_id for each in side] for side in contracts]
 
     def arrivals(*, last: int) -> list[list[int]]:
-        """When the events of a burst arrived, by side; each pair ends with one of side `last`."""
+        """Return the arrival times of a burst, by side; each pair ends with one of side `last`."""
         created_ns = time.time_ns() // HALF_S_NS * HALF_S_NS
         for pair in zip(streams[1 - last], streams[last], strict=True):
             for stream in pair:
@@ -259,7 +259,7 @@ def complaint_of_count(cloud: Cloud, label: str, wanted: int) -> str | None:
 
 
 def steady_count_on(cloud: Cloud, label: str) -> int:
-    """What a channel has sent, once the reports of earlier streams have come in."""
+    """Return the events that a channel has sent, once the reports of earlier streams are in."""
     counts = [-1]
     while counts[-1:] * REPORTS_ALIKE != counts[-REPORTS_ALIKE:]:
         time.sleep(REPORT_S)

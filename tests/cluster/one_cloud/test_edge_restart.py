@@ -1,4 +1,4 @@
-"""Edge routers that were killed: end-points prove themselves again and hear of the new ports."""
+"""Edge routers that were killed: end-points attach again and receive the new ports."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_end_points_of_a_killed_edge_are_told_code_4_and_its_new_ports(
 
 
 def kill_and_restart(cloud: Cloud, edge: str, end_point: Connection) -> None:
-    """Its only end-point has lost it in between, and has it again."""
+    """Kill and restart an edge; its only end-point loses it in between, and attaches again."""
     daemon = cloud.daemons[edge.partition("/")[2]]
     daemon.kill()
     eventually(lambda: "it is still connected" if end_point.is_connected else None)
@@ -70,7 +70,7 @@ def kill_and_restart(cloud: Cloud, edge: str, end_point: Connection) -> None:
 
 
 def ports_of(cloud: Cloud, edge: str) -> set[str]:
-    """Where it takes events, as it says when it is ready."""
+    """Return the ports at which an edge receives events, from its ready line."""
     output = cloud.daemons[edge.partition("/")[2]].output
     (ports,) = re.findall(r"data port (\d+), urgent port (\d+)", output)
     return set(ports)

@@ -1,4 +1,4 @@
-"""Two planes: commands never disturb events, and end-points never talk to a broker."""
+"""Two planes: commands never disturb events, and end-points have no session with a broker."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_storm_of_commands_and_refusals_costs_an_admitted_stream_nothing(cloud
 
 
 def _paths_of(cloud: Cloud, name: str, subscriber: str) -> list[tuple[list[str], int]]:
-    """Of one contract the routers of every path, and what is predicted for it."""
+    """Return the routers and the predicted latency of every path of one contract."""
     return [
         (path["routers"], path["latency_us"])
         for facts in cloud.explain(name)["subscriptions"]
@@ -176,7 +176,7 @@ def _confirmed(cloud: Cloud) -> dict[str, str]:
 
 
 def _policed(cloud: Cloud) -> dict[str, int]:
-    """What the publisher's edges have dropped since its slot was taken, as operators are shown."""
+    """Return the events that the publisher's edges have policed, from the operator's survey."""
     return {
         each["name"]: each["counters"].get("policed_slot", 0)
         for each in cloud.survey()["routers"]

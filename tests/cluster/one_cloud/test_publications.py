@@ -1,4 +1,4 @@
-"""What a publication registers: stored by the broker, told to whoever asks, and never twice."""
+"""Registration of a publication: stored by the broker, found by any request, and never twice."""
 
 from __future__ import annotations
 

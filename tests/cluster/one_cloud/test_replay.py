@@ -49,7 +49,7 @@ PAST_S = 30
 """Seconds of the past that are replayed: ten thousand events a second, twice what the line has."""
 
 PATIENT = FeedbackSettings(settle_s=5.0)
-"""On a busy machine the paths to a new alarm take longer than the usual second."""
+"""Settings for a busy machine, where paths to a new alarm take longer than a second."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def fewer_than(count: int, seen: list[Delivery]) -> str | None:
 
 
 def missing(live: Live, subscriptions: list[Subscription], came: list[set[int]]) -> str | None:
-    """What of the live streams has not come yet."""
+    """Return a complaint while events of the live streams are missing."""
     for slots, subscription in zip(came, subscriptions, strict=True):
         slots.update(int(value) for value in subscription.read()["value"].view("f8").tolist())
     absent = sum(len(set(live.slots) - slots) for slots in came)

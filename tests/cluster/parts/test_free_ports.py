@@ -1,4 +1,4 @@
-"""Ports for daemons that start later: free for both protocols, and given to nobody else."""
+"""Ports for daemons that start later: free for both protocols, and each given once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorder as a process of a real cloud: what is delivered is recorded, or told as a gap."""
+"""A recorder as a process of a real cloud: every event is recorded, or is in a recorded gap."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def slots_in(log: Path, start: int = 0) -> list[int]:
 
 
 def missing(sent: list[int], log: Path) -> str | None:
-    """For `eventually`: what was sent and is not in the log."""
+    """Return a complaint for `eventually` while sent events are not in the log."""
     lost = set(sent) - set(slots_in(log))
     return f"{len(lost)} of {len(sent)} are not recorded" if lost else None
 
@@ -95,7 +95,7 @@ def health(port: int) -> int:
 
 
 def told_missing(port: int) -> float:
-    """What the metrics say of events that the disk did not take."""
+    """Return the metric of events that the disk did not take."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     (found,) = [line for line in lines if line.startswith(MISSING)]
@@ -218,7 +218,7 @@ def test_a_variable_with_another_period_is_another_stream(cloud: Cloud, tmp_path
 
 
 def by_stream(log: Path) -> Counter[int]:
-    """How many events of each stream are recorded."""
+    """Return the number of recorded events of each stream."""
     return Counter(row["stream"] for row in read_rows(log, EVENTS))
 
 

@@ -17,7 +17,7 @@ SETTLE_S = 5.0
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_behind() -> Iterator[None]:
-    """As everywhere, but by module: its cloud's processes are killed and started by its tests."""
+    """Check for leaks by module, since tests kill and start processes of the module's cloud."""
     with nothing_left_behind("module", within_s=SETTLE_S):
         yield
 

@@ -41,21 +41,27 @@ PLAN = GridPlan(
 )
 ENDING_S_MAX = 20.0
 SILENT_MS_MAX = 500
-"""On a machine with too much to do a router may be kept from speaking for the usual 100 ms, and
-contracts would move that the tests want to stay."""
+"""Limit for a busy machine, where a router may be silent for the usual 100 ms, and contracts would
+move that must stay.
+"""
 Facts = dict[str, Any]
 
 
 class EndPointProcess:
-    """A puppet from its start to its end, by `kill` or by `close`."""
+    """Process of a remote end-point, until `kill` or `close`."""
 
     def __init__(self, grid: Grid, name: str) -> None:
         folder = grid.files.folder(name)
         self._log = folder / "log"
-        words = ["-m", "tests.cluster.recovery.puppet", str(folder), grid.plan.full_name(name)]
+        arguments = [
+            "-m",
+            "tests.cluster.recovery.remote_end_point",
+            str(folder),
+            grid.plan.full_name(name),
+        ]
         with self._log.open("wb") as log:
             self._process = grid.namespaces[name].start(
-                [sys.executable, *words],
+                [sys.executable, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -75,7 +81,7 @@ class EndPointProcess:
         return answer
 
     def tell(self, do: str, **words: Any) -> Facts:
-        """Order something, and wait until it is done; a refusal fails the test."""
+        """Send a command and wait until it is done; a refusal fails the test."""
         self.order(do, **words)
         answer = self.answer()
         assert "refused" not in answer, answer
@@ -87,7 +93,7 @@ class EndPointProcess:
 
     @property
     def codes(self) -> list[int]:
-        """What the cloud said each time it was attached."""
+        """Return the code of each answer to an attachment."""
         return [int(line.rpartition("=")[2]) for line in self.log.splitlines() if "code=" in line]
 
     def subscribed(self, name: str) -> Facts:
@@ -95,7 +101,7 @@ class EndPointProcess:
         return facts
 
     def complaint_until_new(self, name: str, *, since_ns: int) -> str | None:
-        """For `eventually`: no event of a variable that is younger than that one."""
+        """Return a complaint for `eventually` while no event of a variable is younger than that."""
         newest_ns = self.subscribed(name)["created_ns"]
         return None if newest_ns > since_ns else f"nothing new of {name} has come"
 
@@ -103,7 +109,7 @@ class EndPointProcess:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Without a word to anybody."""
+        """Kill the process by SIGKILL, so that it cannot send anything more."""
         self._process.kill()
         self.close()
 
@@ -117,7 +123,7 @@ class EndPointProcess:
 
 
 class Square:
-    """Everything runs from the start of the `with` block to its end; tests break and mend it."""
+    """Cloud that runs while the `with` block lasts; tests break and repair it."""
 
     def __init__(self, folder: Path) -> None:
         self.grid = Grid(PLAN, folder, timing={"silent_ms_max": SILENT_MS_MAX})
@@ -155,7 +161,7 @@ class Square:
         name: str = self.pmu.tell("publish", name=quantity)["name"]
 
         def refusal() -> str | None:
-            """On a starved machine a channel may look silent for a moment."""
+            """Subscribe and return the refusal; a channel may be silent on a busy machine."""
             self.view.order("subscribe", name=name, **wishes)
             refused: str | None = self.view.answer().get("refused")
             return refused
@@ -165,7 +171,7 @@ class Square:
         return name
 
     def await_event(self, name: str) -> None:
-        """Something that is sent from now on arrives."""
+        """Wait until an event that is sent from now on arrives."""
         since_ns = self.view.subscribed(name)["created_ns"]
         eventually(lambda: self.view.complaint_until_new(name, since_ns=since_ns))
 
@@ -190,7 +196,7 @@ class Square:
         }
 
     def paths(self, name: str) -> list[list[str]]:
-        """Of the view's contract for a variable: the routers of each path by their short names."""
+        """Return the routers, by short names, of each path of the view's contract."""
         view = PLAN.full_name(VIEW)
         (found,) = [
             each

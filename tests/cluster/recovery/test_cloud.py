@@ -111,7 +111,7 @@ def test_a_killed_router_costs_two_paths_nothing_and_gets_its_table_back(square:
 def test_a_router_that_falls_silent_is_noticed_by_its_neighbours_and_by_the_broker(
     square: Square,
 ) -> None:
-    """A stopped process closes nothing: only probes and pings without an answer tell of it."""
+    """Stop a router, which closes nothing: only unanswered probes and pings reveal it."""
     square.grid.daemons["i1"].signal(signal.SIGSTOP)
     # What it should send is missed by its neighbours, who say so to the broker.
     becomes(lambda: {"i1→e0", "i1→e1"} <= square.down(), expected=True)

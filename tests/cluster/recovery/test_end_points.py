@@ -59,7 +59,7 @@ def test_a_killed_subscriber_finds_its_old_registrations_purged(square: Square) 
 
 @pytest.mark.feature("S3-45")
 def test_an_end_point_that_falls_silent_with_its_connection_open_is_noticed(square: Square) -> None:
-    """A stopped process closes nothing: only pings that stay without an answer tell of it."""
+    """Stop an end-point, which closes nothing: only unanswered pings reveal it."""
     name = square.stream("silent-ends")
     ends = {PMU: square.pmu, VIEW: square.view}
     for number, expected in ((signal.SIGSTOP, False), (signal.SIGCONT, True)):
@@ -135,7 +135,7 @@ def test_a_short_link_loss_that_costs_no_event_alarms_nobody(square: Square) -> 
 
 
 def is_up(square: Square, name: str) -> bool:
-    """Whether the broker knows of a session with an end-point."""
+    """Return whether the broker knows of a session with an end-point."""
     full_name = square.grid.plan.full_name(name)
     ends = square.grid.survey()["end_points"]
     return any(each["is_up"] for each in ends if each["name"] == full_name)
@@ -152,6 +152,6 @@ def contracts_of(square: Square, name: str) -> dict[str, int]:
 
 
 def complaint_of_digest(square: Square, expected: str) -> str | None:
-    """None if the edge router has confirmed the table that it had."""
+    """Return None if the edge router has confirmed the table that it had."""
     found = square.router("e1")["confirmed_digest"]
     return None if found == expected else f"its table digests to {found}, not {expected}"

@@ -1,4 +1,4 @@
-"""Which path of a contract loses is told by its ledger, though both meet in one edge router."""
+"""Path ledgers of a contract: they name the path that loses, though both end in one edge router."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_lossy_one_of_two_paths_is_named_and_the_subscription_loses_nothing(
 
 
 def assert_operators_are_told(square: Square, name: str, lossy: str) -> None:
-    """By the survey, which `gridstat top` and the metrics show, and by `gridstat explain`."""
+    """Check the survey, which `gridstat top` and the metrics show, and `gridstat explain`."""
 
     def complaint() -> str | None:
         (found,) = [each for each in square.grid.survey()["subscriptions"] if each["name"] == name]

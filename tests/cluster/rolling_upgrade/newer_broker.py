@@ -24,7 +24,7 @@ NEWER = SCHEMA_VERSION + 1
 
 
 class Advice(Struct, frozen=True):
-    """What routers of the next schema would hear."""
+    """Message of the next schema to routers."""
 
     since: ClassVar[int] = NEWER
 
@@ -32,7 +32,7 @@ class Advice(Struct, frozen=True):
 
 
 class NewerBroker(LeafBroker):
-    """Advises every router, whatever its schema; the session knows who can hear it."""
+    """Broker that sends Advice to every router; the session filters it by schema."""
 
     def handle(self, event: Event, now_ns: int) -> list[Instruction]:
         said = super().handle(event, now_ns)
@@ -44,7 +44,7 @@ class NewerBroker(LeafBroker):
 
 
 def newer_body(value: object) -> bytes:
-    """A message, and all that is in it, with a field that nobody knows yet."""
+    """Return the body of a message with an unknown field in it and in all its parts."""
     if isinstance(value, Advice):
         say(f"advised {value.router}")
     plain = msgspec.to_builtins(value, builtin_types=(bytes,))

@@ -32,13 +32,13 @@ ORDER = ("i3", "e0", "i1", "e3", "i0", "e1", "i2", "e2")
 
 
 def use_other_router(grid: Grid, name: str, schema_version: int) -> None:
-    """From its next start on, this router is of another schema."""
+    """Let a router use another schema from its next start on."""
     words = [str(HERE / "other_router.py"), str(grid.files.router_file(name)), str(schema_version)]
     grid.program(name, [sys.executable, *words])
 
 
 def write_datagram_version(grid: Grid, name: str, version: int) -> None:
-    """From its next start on, this router speaks datagrams of at most that version."""
+    """Limit a router to datagrams of that version from its next start on."""
     file = grid.files.router_file(name)
     lines = file.read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if not line.startswith("versions_max")]
@@ -61,7 +61,7 @@ def versions(grid: Grid) -> dict[str, int]:
 
 
 def expected_versions(grid: Grid, of: Mapping[str, int]) -> dict[str, int]:
-    """The highest that both ends speak, for each channel."""
+    """Return the highest datagram version of both ends, for each channel."""
     cloud = grid.plan.cloud
     return {
         f"{cloud}/{near}→{cloud}/{far}": min(of[near], of[far])

@@ -48,9 +48,9 @@ CLOUDS: Final = tuple("abcdefg")
 BROKERS: Final = ("root", "p", "q", *CLOUDS)
 ROUTERS: Final = tuple(f"{cloud}/{number}" for cloud in CLOUDS for number in "01")
 TIMING: Final = "[timing]\nsilent_ms_max = 2000\n"
-"""So many processes share one machine."""
+"""Limit for one machine that many processes share."""
 ALWAYS_GROWS: Final = "heard_or_sent"
-"""Another number in every report of a router, so that one can be told from the one before."""
+"""Counter that differs in every report of a router, to distinguish successive reports."""
 Facts = dict[str, Any]
 
 
@@ -70,7 +70,7 @@ def grid_text() -> str:
 
 
 class SevenClouds:
-    """Everything in a folder; whatever a test starts is ended with it."""
+    """Seven clouds whose files are all in a folder; they end every process that a test starts."""
 
     def __init__(self, folder: Path) -> None:
         text = grid_text()
@@ -116,7 +116,7 @@ class SevenClouds:
         return connect([place], name, certificates=self.access.certificates.path, timeout_s=30.0)
 
     def complaint(self) -> str | None:
-        """None when all brokers have joined, all routers are in step and all channels open."""
+        """Return None when all brokers have joined, all routers are in step, all channels open."""
         for cloud in CLOUDS:
             late = [
                 one["name"]
@@ -134,11 +134,11 @@ class SevenClouds:
         return None
 
     def reports(self) -> dict[str, dict[str, int]]:
-        """The counters of each router as it has told of them last, and one that always grows."""
+        """Return the counters of each router's last report, and one that always grows."""
         found = {}
         for cloud in CLOUDS:
             facts = self.ask(cloud, Survey(request_id=0))
-            # The first router may hear nobody, but it sends to the second, if only probes.
+            # The first router may receive nothing, but it sends to the second, if only probes.
             (channel,) = facts["channels"]
             sent = {f"{cloud}/0": channel["counters"].get("datagrams_out", 0)}
             for one in facts["routers"]:

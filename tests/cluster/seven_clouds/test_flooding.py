@@ -32,7 +32,7 @@ def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SevenClouds]:
 def flooded(
     clouds: SevenClouds, broker: str, stream: Publication
 ) -> tuple[dict[str, int], int, int]:
-    """How often each router flooded, how many copies were dropped, and how many events sent."""
+    """Return the floods of each router, the dropped copies, and the number of events sent."""
     clouds.ask(broker, SetFlooding(request_id=0, name=stream.name))
     start = clouds.reports()
     with Stream(stream) as sending:
@@ -41,7 +41,7 @@ def flooded(
     seen = [start]
 
     def unsettled() -> str | None:
-        """None once every router has told the same in two reports, and all that was sent."""
+        """Return None once two reports of every router are equal and cover all sent events."""
         before, now = seen[-1], clouds.reports()
         old = [name for name in now if not more(before, now, ALWAYS_GROWS).get(name)]
         if old:
@@ -58,7 +58,7 @@ def flooded(
 
 
 def more(before: Reports, now: Reports, counter: str) -> dict[str, int]:
-    """What each router has counted in between, of those that have counted anything."""
+    """Return the growth of a counter between two reports, of routers where it has grown."""
     grown = {
         name: counters.get(counter, 0) - before[name].get(counter, 0)
         for name, counters in now.items()
@@ -85,7 +85,7 @@ def test_the_scenarios_of_the_source_hold_in_real_clouds(
 
 
 def test_a_cloud_right_below_the_root_is_a_scope_of_its_own(clouds: SevenClouds) -> None:
-    """Its level is the same number as that of p and q, and none of them hears of it."""
+    """Flood in a cloud whose level is that of p and q, which must not receive the flood."""
     with clouds.connect("g/pmu", "g/0") as publisher:
         stream = publisher.publish("value", BuiltinType.FLOAT64, rate=10)
         found, drops, _ = flooded(clouds, "g", stream)

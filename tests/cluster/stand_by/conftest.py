@@ -20,7 +20,7 @@ SETTLE_S = 5.0
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_behind(database_server: DatabaseServer) -> Iterator[None]:
-    """As everywhere, but by module: its tests kill processes and start others, a server too."""
+    """Check for leaks by module, since the tests kill processes and start others, a server too."""
     with nothing_left_behind(
         "module", within_s=SETTLE_S, but=lambda: frozenset({str(database_server.pid)})
     ):

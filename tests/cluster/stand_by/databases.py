@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def own_database(server: DatabaseServer, name: str) -> str:
-    """Where nobody else has a journal, or waits for a lease."""
+    """Create a database without any other journal or lease, and return its URL."""
     with psycopg.connect(server.url(), autocommit=True) as administrator:
         administrator.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     return server.url().replace("/postgres?", f"/{name}?")

@@ -25,7 +25,7 @@ OTHERS = 60
 
 
 class Replaced(NamedTuple):
-    """What was refused meanwhile, the contract of the stream, and the broker's term before."""
+    """Requests refused meanwhile, the contract of the stream, and the broker's term before."""
 
     refused: list[str]
     taken: Subscription

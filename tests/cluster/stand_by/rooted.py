@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CLOUDS: Final = ("c1", "c2")
 WEST, EAST = (f"{cloud}/e0" for cloud in CLOUDS)
 TIMING: Final = "[timing]\nsilent_ms_max = 1000\n"
-"""On a busy machine a router may be kept from speaking for long."""
+"""Limit for a busy machine, where a router may be silent for long."""
 WITHIN_S: Final = 60.0
 
 
@@ -53,9 +53,9 @@ def grid_text(edges: int) -> str:
 
 
 class RootedClouds:
-    """Everything in a folder; whatever is started is ended with the block.
+    """Clouds below a root whose files are all in a folder; every process ends with the block.
 
-    Of the broker that is `doubled`, the first process is called as the broker itself.
+    The first process of the `doubled` broker has the broker's own name.
     """
 
     def __init__(self, folder: Path, url: str, *, doubled: str = "root", edges: int = 1) -> None:
@@ -77,7 +77,7 @@ class RootedClouds:
         self._stack = ExitStack()
 
     def _double(self, file: Path, url: str) -> tuple[Path, Path]:
-        """With whoever connects to the broker: the clouds to the root, routers to a cloud's."""
+        """Double the broker, with the files of its clients: clouds or routers."""
         lease = f"lease_s = {PATIENT_LEASE_S}\n"
         if self.doubled == "root":
             file.write_text(f"{lease}{file.read_text()}")
@@ -119,7 +119,7 @@ class RootedClouds:
         return asyncio.run(asking())
 
     def complaint(self) -> str | None:
-        """None when both clouds have joined and the channels between them are up."""
+        """Return None when both clouds have joined and the channels between them are up."""
         try:
             facts = self.survey(("root", *CLOUDS))
         except GridStatError as error:

@@ -29,7 +29,7 @@ WAITS = (
 
 @contextmanager
 def unread_journals(url: str) -> Iterator[None]:
-    """From when somebody waits for rows of a journal to the end of the block none are read."""
+    """Wait until a process waits for rows of a journal, and keep them locked during the block."""
     with psycopg.connect(url) as locking, psycopg.connect(url, autocommit=True) as administrator:
         locking.execute("LOCK TABLE gridstat_operations")
         eventually(
@@ -40,7 +40,7 @@ def unread_journals(url: str) -> Iterator[None]:
 
 @contextmanager
 def silence(url: str, broker: str, *, of_who_is_in_charge: bool) -> Iterator[None]:
-    """What serves the journal of one process is stopped, and goes on after the block."""
+    """Stop the database process that serves one broker's journal during the block."""
     with psycopg.connect(url, autocommit=True) as administrator:
         found = administrator.execute(JOURNALS, (broker, of_who_is_in_charge)).fetchall()
     ((server,),) = found

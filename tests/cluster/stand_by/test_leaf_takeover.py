@@ -45,13 +45,13 @@ def test_a_leaf_broker_that_is_killed_in_the_middle_of_requests_between_clouds_i
 
 
 def others_than(wanted: int, clouds: RootedClouds) -> str | None:
-    """A broker that has just joined may still be told of what has ended."""
+    """Return a complaint until root and clouds hold `wanted` contracts each."""
     facts = clouds.survey(("root", *CLOUDS))
     held = [facts["root"]["contracts"], *(facts[one]["totals"]["segments"] for one in CLOUDS)]
     return None if held == [wanted] * 3 else f"root and clouds hold {held}, not {wanted} each"
 
 
 def term_as_joined(clouds: RootedClouds) -> int:
-    """Of the broker that is doubled, as its parent has heard it."""
+    """Return the term of the doubled broker that its parent knows."""
     children = clouds.survey()["root"]["children"]
     return next(int(one["term"]) for one in children if one["name"] == clouds.doubled)

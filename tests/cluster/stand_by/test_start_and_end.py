@@ -23,7 +23,7 @@ FIRST, SECOND = BROKERS
 
 @pytest.fixture(scope="module")
 def url(database_server: DatabaseServer) -> str:
-    """A database of their own, where nobody else waits for their lease."""
+    """Return a separate database, in which no other process waits for the lease."""
     return own_database(database_server, "alone")
 
 
@@ -31,7 +31,7 @@ def url(database_server: DatabaseServer) -> str:
 def brokers(
     _nothing_is_left_behind: None, url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DoubledCloud]:
-    """Not started yet."""
+    """Return the daemons of the brokers, not started yet."""
     folder = tmp_path_factory.mktemp("alone")
     with DoubledCloud(folder, url, lease_s=ENDLESS_S) as made:
         yield made

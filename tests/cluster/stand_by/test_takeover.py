@@ -106,7 +106,7 @@ def test_a_broker_that_slept_ends_itself_and_the_other_one_stays_in_charge(
 def test_a_broker_whose_journal_does_not_answer_ends_itself_and_is_replaced(
     cloud: DoubledCloud, database_server: DatabaseServer
 ) -> None:
-    """Its lease is renewed over another connection all the while."""
+    """Stop the journal's connection; the lease is renewed over another one all the while."""
     watched = Watched(cloud, "silent")
     old, new, term = cloud.in_charge, cloud.standing_by, term_of(cloud)
     silent = cloud.daemons[old]

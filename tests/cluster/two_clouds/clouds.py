@@ -43,7 +43,7 @@ ROUTERS: Final = tuple(f"{cloud}/{name}" for cloud in CLOUDS for name in ("e0", 
 WEST, EAST = ("c1/e0", "c1/e1"), ("c2/e0", "c2/e1")
 BAND_BYTES_PER_S: Final = 20_000
 TIMING: Final = "[timing]\nsilent_ms_max = 500\n"
-"""On a busy machine a router may be kept from speaking for the usual 100 ms."""
+"""Limit for a busy machine, where a router may be silent for the usual 100 ms."""
 Facts = dict[str, Any]
 
 
@@ -63,7 +63,7 @@ def grid_text() -> str:
 
 
 class TwoClouds:
-    """Everything in a folder; whatever a test starts is ended with it."""
+    """Two clouds whose files are all in a folder; they end every process that a test starts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -103,7 +103,7 @@ class TwoClouds:
         eventually(self.complaint, within_s=WITHIN_S)
 
     def restart(self, name: str) -> None:
-        """After a kill; whole again when this returns, with every end-point at all its edges."""
+        """Restart a killed daemon; wait until all is whole and end-points are attached."""
         self.daemons[name].start()
         self.daemons[name].wait_ready(within_s=WITHIN_S)
         eventually(self.complaint, within_s=WITHIN_S)
@@ -111,7 +111,7 @@ class TwoClouds:
             await_edges(connection, edges)
 
     def _wire(self, router: str) -> Wire:
-        """What others send to the router goes by here."""
+        """Put a wire in front of the router, so that all datagrams to the router pass it."""
         file = self._files.router_file(router)
         host = self.access.broker[0]
         data_port, urgent_port = free_ports(host, 2)
@@ -132,8 +132,8 @@ class TwoClouds:
 
     def ask(self, broker: str, command: OperatorCommand | TreeCommand) -> Facts:
         async def asking() -> Facts:
-            async with open_operator_session(self.access.beside(broker)) as desk:
-                return await desk.ask(command)
+            async with open_operator_session(self.access.beside(broker)) as session:
+                return await session.ask(command)
 
         return asyncio.run(asking())
 
@@ -154,7 +154,7 @@ class TwoClouds:
         )
 
     def complaint(self) -> str | None:
-        """None when all brokers have joined, all routers are in step and all channels up."""
+        """Return None when all brokers have joined, all routers are in step, all channels up."""
         for cloud in CLOUDS:
             facts = self.survey(cloud)
             late = [one["name"] for one in facts["routers"] if not _is_in_step(one)]
@@ -186,7 +186,7 @@ class TwoClouds:
 
 
 def is_up(channel: Facts) -> bool:
-    """Of a channel between clouds, as its owner tells."""
+    """Return whether a channel between clouds is up, from its owner's survey."""
     return bool(channel["is_open"] and channel["is_up"])
 
 

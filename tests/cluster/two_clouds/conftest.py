@@ -22,7 +22,7 @@ def running_clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoClou
 
 @pytest.fixture
 def own_clouds(tmp_path: Path) -> Iterator[TwoClouds]:
-    """For a test that starts processes again: it has to leave none behind."""
+    """Clouds for a test that starts processes again and has to leave none behind."""
     with TwoClouds(tmp_path) as running:
         running.start()
         yield running

@@ -152,14 +152,14 @@ def labels(clouds: TwoClouds) -> set[str]:
 
 
 def missing(subscription: Subscription, taken: list[int], sent: list[int]) -> str | None:
-    """What a subscription still lacks; what has come is added to `taken`."""
+    """Return a complaint about missing events; add those that have come to `taken`."""
     taken.extend(slots_of(subscription))
     count = len(set(sent) - set(taken))
     return f"{count} of {len(sent)} have not come" if count else None
 
 
 def residue(clouds: TwoClouds) -> str | None:
-    """What any broker holds of contracts between clouds."""
+    """Return what a broker still holds of contracts between clouds, or None."""
     root = clouds.survey("root")
     if root["contracts"]:
         return f"the root has {root['contracts']} contracts"
@@ -174,7 +174,7 @@ def residue(clouds: TwoClouds) -> str | None:
     return None
 
 
-def test_an_operating_mode_is_refused_in_words_by_name_by_pattern_in_a_group_and_in_a_change(
+def test_an_operating_mode_is_refused_with_a_reason_by_name_by_pattern_in_a_group_and_in_a_change(
     clouds: TwoClouds,
 ) -> None:
     stream = clouds.connect("c1/modes/pmu", WEST).publish("value", FLOAT64, rate=10)

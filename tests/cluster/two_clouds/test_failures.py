@@ -1,4 +1,4 @@
-"""Whatever fails singly, a contract between clouds over two disjoint ways loses nothing."""
+"""Single failures: a contract between clouds over two disjoint ways loses nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CUT = "c1/b0→c2/b0"
 def test_nothing_is_lost_by_any_broker_edge_or_border_router_or_channel_that_fails(
     own_clouds: TwoClouds,
 ) -> None:
-    """Whether the subscriber insists on two paths, or would take one."""
+    """Check subscribers that insist on two paths and that accept one."""
     clouds = own_clouds
     stream = clouds.connect("c1/firm/pmu", WEST).publish("value", BuiltinType.FLOAT64, rate=50)
     # Whatever is held up still comes in time; what is missing at the end is lost.

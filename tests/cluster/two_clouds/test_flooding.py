@@ -1,4 +1,4 @@
-"""Flooding with real processes: by the command, across clouds, beside contracts, heard by all."""
+"""Flooding with real processes: by the command, across clouds, beside contracts, to all."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_who_hears_all_that_floods_hears_it_while_it_floods_and_contracts_miss_n
 
 
 def complaint_unless_silent(sending: Stream, heard: list[FloodedEvent]) -> str | None:
-    """None once nothing more is heard though much is sent: the last may still be on its way."""
+    """Return None once nothing more arrives though much is sent; the last may be in transit."""
     before, more = len(heard), len(sending.sent) + RATE
     eventually(lambda: sending.complaint_below(more))
     return None if len(heard) == before else f"{len(heard) - before} more were heard"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 HERE: Final = "127.0.0.9"
-"""Any address of the loopback network that nobody else uses."""
+"""Address of the loopback network that is used only here."""
 CHANNEL_ID: Final = slice(4, 8)
 DATAGRAM_BYTES_MAX: Final = 65_536
 POLL_S: Final = 0.1
@@ -62,7 +62,7 @@ class Wire:
                 self._pass_on(found)
 
     def _pass_on(self, found: socket.socket) -> None:
-        """All that waits, so that a burst costs one look."""
+        """Forward all waiting datagrams, so that a burst costs one poll."""
         while True:
             try:
                 datagram = found.recv(DATAGRAM_BYTES_MAX)

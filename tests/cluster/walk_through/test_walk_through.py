@@ -27,7 +27,7 @@ CLOUD = 'cloud = "c1"\n[[router]]\nname = "e0"\nrole = "edge"\n'
 WITHIN_S = 60.0
 PERIOD_NS = 100_000_000
 WAVE = {math.sin(step / 10): step for step in range(10_000)}
-"""What `gridstat publish` sends, and at which step."""
+"""Values that `gridstat publish` sends, with their steps."""
 
 
 class Terminal:
@@ -58,7 +58,7 @@ class Terminal:
         return command
 
     def serve(self, *words: str) -> dict[str, Any]:
-        """Start a daemon and wait for its word that it is ready."""
+        """Start a daemon and wait until it reports that it is ready."""
         daemon = self.start(*words, "--json")
         eventually(lambda: daemon.complaint_without("ready"), within_s=WITHIN_S)
         return daemon.lines_in("ready")[0]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WITHIN_S = 120.0
 CONTRACTS_BETWEEN = 3
-"""Of `coast-watch` with c2's frequency, of `harbour-desk` with two of c1's; nothing is recorded."""
+"""One of `coast-watch` for c2's frequency, two of `harbour-desk` for c1's; none is recorded."""
 BETWEEN_CLOUDS = {"c1/coast-watch", "c2/harbour-desk"}
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -62,7 +62,7 @@ def test_a_cloud_loses_nothing_redundant_by_a_killed_router_and_ends_with_an_acc
 
 
 def assert_the_guide_is_refused(folder: Path) -> None:
-    """What `docs/start.md` calls too much is, and the refusal says of what."""
+    """Check that the request that `docs/start.md` calls too much is refused with a reason."""
     text = (ROOT / "docs/start.md").read_text(encoding="utf-8")
     (words,) = re.findall(r"Ask for too much\s+\(`gridstat ([^`]+)`\)", text)
     asked = subprocess.run(
@@ -77,7 +77,7 @@ def assert_the_guide_is_refused(folder: Path) -> None:
 
 
 def complaint_without_contracts(command: Command) -> str | None:
-    """None when the root owns one for each variable of the other cloud that somebody takes.
+    """Return None when the root owns a contract for each variable taken from the other cloud.
 
     Each on two paths that work, of which each takes one channel between the clouds: a busy machine
     may have kept a router silent for the tenth of a second that is too long.

@@ -61,7 +61,7 @@ def progress_of(command: Command) -> dict[str, Any]:
 
 
 def lacking(command: Command, name: str, least: int) -> str | None:
-    """For `eventually`: the pipeline has not come so far yet."""
+    """Return a complaint for `eventually` while the pipeline has not come so far."""
     if command.process.poll() is not None:
         raise AssertionError(f"ended with {command.process.returncode}: {command.errors}")
     found = progress_of(command).get(name, 0)
@@ -79,23 +79,23 @@ print(json.dumps(sorted(n for table in tables for n in table.column("record").to
 
 
 def records(*tables: Path) -> list[int]:
-    """Of all rows; read by a process of its own, for Delta's threads never end."""
+    """Return the records of all rows, read in another process, since Delta's threads never end."""
     words = [sys.executable, "-c", RECORDS, *map(str, tables)]
     found: list[int] = json.loads(subprocess.check_output(words, text=True, timeout=WITHIN_S))
     return found
 
 
-class Desk:
-    """Publishes a load that the test chooses, and hears what the pipeline says of it."""
+class AlertedPublisher:
+    """Publisher of a load that the test chooses, which receives the pipeline's alerts."""
 
     def __init__(self, cloud: Path) -> None:
         self._grid = gridstat.connect(["c1/e0"], name="c1/desk", folder=str(cloud))
         self._load = self._grid.publish("load", gridstat.FLOAT64, rate=10)
         self.value = 10.0
         self.alerts: Counter[tuple[int, int]] = Counter()
-        self._grid.subscribe_pattern("c1/pipeline/**", on_event=self._hear)
+        self._grid.subscribe_pattern("c1/pipeline/**", on_event=self._receive)
 
-    def _hear(self, event: Delivery) -> None:
+    def _receive(self, event: Delivery) -> None:
         self.alerts[event.created_ns, event.sequence] += 1
 
     def lacking_alert(self) -> str | None:
@@ -119,22 +119,22 @@ def test_what_is_recorded_is_archived_once_and_an_alarm_comes_once_though_the_dr
     with Command.gridstat(tmp_path, "up", tmp_path / "small.toml", "-f", cloud, "--json") as grid:
         eventually(lambda: grid.complaint_without("running"), within_s=WITHIN_S)
         (started,) = grid.lines_in("started")
-        desk = Desk(cloud)
+        publisher = AlertedPublisher(cloud)
         try:
-            # An alarm older than a minute alerts nobody, so Spark must be at work before.
-            eventually(lambda: desk.lacking(grid, "batch", 1), within_s=WITHIN_S)
-            desk.value = 100.0
-            eventually(desk.lacking_alert, within_s=WITHIN_S)
+            # An alarm older than a minute makes no alert, so Spark must run before.
+            eventually(lambda: publisher.lacking(grid, "batch", 1), within_s=WITHIN_S)
+            publisher.value = 100.0
+            eventually(publisher.lacking_alert, within_s=WITHIN_S)
             os.kill(started["processes"]["pipeline"], signal.SIGKILL)
             taken = progress_of(grid)["taken"]
-            eventually(lambda: desk.lacking(grid, "taken", taken + 300), within_s=WITHIN_S)
+            eventually(lambda: publisher.lacking(grid, "taken", taken + 300), within_s=WITHIN_S)
         finally:
-            desk.close()
+            publisher.close()
         shown = grid.lines_in("running")[-1]["pipeline"]
         assert [row["variable"] for row in shown["alarms"]] == ["c1/desk/load"]
         assert shown["rollups"]
         assert grid.end(signal.SIGINT) == 0
-    assert list(desk.alerts.values()) == [1]
+    assert list(publisher.alerts.values()) == [1]
     place = cloud / "pipeline"
     recorded = LogReader(place / "log", EVENTS).ends()[1]
     tables = place / "tables"

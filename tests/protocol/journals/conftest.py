@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def shared(database_server: DatabaseServer) -> DatabasePlace:
-    """The journal of a broker that nobody has heard of, in a database that many use."""
+    """Return the journal of a new broker, in a database that many use."""
     return DatabasePlace(database_server.url(), f"broker-{uuid4().hex[:8]}")
 
 

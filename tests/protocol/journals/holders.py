@@ -36,7 +36,7 @@ class Holder:
         self.journal = Journal(self.store, died=lambda: self.deaths.append("died"))
 
     def persist(self, *operations: bytes) -> None:
-        """Each made durable, one after another."""
+        """Make operations durable, one after another."""
 
         async def persist_all() -> None:
             for operation in operations:
@@ -66,7 +66,7 @@ class Interrupted:
 
 
 def unrenewed(found: Holder, place: DatabasePlace) -> str | None:
-    """None once the first renewal is over, which would undo what a test does to the lease."""
+    """Return None once the first renewal is over, which would undo a test's change of the lease."""
     session = session_name(found.where.holder, "lease")
     done = do(place, RENEWALS.format(session=session))
     return None if done == [(1,)] else "the lease has not been renewed"
@@ -74,7 +74,7 @@ def unrenewed(found: Holder, place: DatabasePlace) -> str | None:
 
 @contextmanager
 def holder(place: DatabasePlace) -> Iterator[Holder]:
-    """In charge, unless another is."""
+    """Yield a holder that is in charge, unless another is."""
     found = Holder(place)
     try:
         if found.journal.claim() == 0:

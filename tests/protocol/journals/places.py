@@ -1,4 +1,4 @@
-"""Where a journal may be kept, for tests that hold for all such places."""
+"""Places of a journal, for tests that hold for all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gridstat.broker.records.journal_rows import Store
 
 LEASE_S = 60.0
-"""Long enough for a machine that has much else to do."""
+"""Lease that is long enough for a busy machine."""
 EXPIRES = "UPDATE gridstat_brokers SET expires ="
 
 
@@ -44,7 +44,7 @@ class DatabasePlace:
     lease_s: float = LEASE_S
 
     def store(self) -> PostgresStore:
-        """As of a new process; whoever asks what became of a lease that is lost finds it here."""
+        """Open the store as a new process would; it also has the outcome of a lost lease."""
         return PostgresStore(PostgresDatabase(self.url, self.broker, self.lease_s))
 
 
@@ -77,14 +77,14 @@ def load(place: Place) -> list[bytes]:
 
 
 def do(place: DatabasePlace, statement: str) -> list[Any]:
-    """As the database's administrator; %s stands for the broker."""
+    """Run a statement as the database's administrator; %s stands for the broker."""
     with psycopg.connect(place.url, autocommit=True) as connection:
         done = connection.execute(statement, (place.broker,))
         return done.fetchall() if done.description else []
 
 
 def expire(place: DatabasePlace) -> None:
-    """As if the holder had been silent for the time of a lease."""
+    """Expire the lease, as if the holder had been silent for its duration."""
     do(place, f"{EXPIRES} clock_timestamp() WHERE broker = %s")
 
 

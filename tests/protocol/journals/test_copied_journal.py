@@ -44,7 +44,7 @@ def set_copies(administrator: Connection, value: str) -> None:
 
 
 def await_waiting(administrator: Connection, place: DatabasePlace) -> None:
-    """Until commits do wait: the server takes its new settings up when it comes to it."""
+    """Wait until commits wait; the server applies its new settings after a while."""
     with closing(psycopg.connect(place.url, autocommit=True)) as probe:
         wire, server = probe.pgconn, probe.info.backend_pid
 
@@ -63,7 +63,7 @@ def await_waiting(administrator: Connection, place: DatabasePlace) -> None:
 
 
 def waiting(administrator: Connection, but: int = 0) -> int:
-    """Which server process waits for the copy."""
+    """Return the server process that waits for the copy."""
     found: list[int] = []
 
     def complaint() -> str | None:
@@ -78,7 +78,7 @@ def waiting(administrator: Connection, but: int = 0) -> int:
 def test_what_was_broken_off_while_it_waited_for_a_copy_waits_for_it_again(
     shared: DatabasePlace,
 ) -> None:
-    """It is in the database by then; the question whether it is waits as a commit does."""
+    """Break a commit off that is in the database; the question for its outcome waits, too."""
     with holder(shared) as found, ThreadPoolExecutor(1) as other:
         found.persist(b"a")
         with absent_copy(shared) as administrator:

@@ -1,4 +1,4 @@
-"""What became of a commit whose answer was lost: asked until it is known, and never guessed."""
+"""Commits whose answer was lost: their outcome is asked until it is known, and never guessed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STRANGE = (
     "-clock_timeout=7 -cstatement_timeout=7000 "
     r"-cdefault_transaction_isolation=repeatable\ read"
 )
-"""What somebody else's role, database or URL may set."""
+"""Settings that another role, database or URL may have."""
 SETTINGS = (
     "SELECT name, setting FROM pg_settings WHERE name IN "
     "('lock_timeout', 'statement_timeout', 'default_transaction_isolation')"
@@ -38,7 +38,7 @@ def strange(place: DatabasePlace) -> DatabasePlace:
 
 
 def lose_answer(found: Holder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next write is committed, and its connection breaks before anybody hears of it."""
+    """Commit the next write, and break its connection before the answer."""
     inside = found.store._write
 
     def broken_off(*words: Any, **more: Any) -> None:

@@ -48,7 +48,7 @@ def test_who_leaves_gives_its_lease_back_though_its_journal_s_connection_is_brok
 
 
 def test_who_asks_again_for_what_it_holds_need_not_wait(shared: DatabasePlace) -> None:
-    """As one does whose connection broke right after its claim."""
+    """Claim again, as a process does whose connection broke right after its claim."""
     with holder(shared) as found:
         assert found.journal.claim() == 0
         assert found.journal.figures()["tenure"] == 1
@@ -76,7 +76,7 @@ def test_a_dead_holder_s_lease_ends_though_the_database_s_clock_has_gone_back(
 
 
 class Still:
-    """Whatever is seen has been so for some time."""
+    """Clock by which every observed value has been unchanged for some time."""
 
     def __init__(self, unchanged_s: float) -> None:
         self._lasting_s = unchanged_s
@@ -135,7 +135,7 @@ def test_a_lease_that_is_renewed_while_it_is_being_taken_stays_its_holder_s(
 def test_a_lease_that_cannot_be_kept_for_whatever_reason_is_lost(
     shared: DatabasePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where the system has no thread left for a look-up of the database's name."""
+    """Fail as where the system has no thread left to look up the database's name."""
 
     async def without_threads(_: object) -> None:
         raise RuntimeError("can't start new thread")

@@ -25,7 +25,7 @@ PAGE_ROWS = 4
 BRIEF_S = 4.0
 DELETE_S = 0.2
 ROWS = 40
-"""To delete them takes twice the time of a lease."""
+"""Number of rows whose deletion takes twice the time of a lease."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def _short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def slow_to_delete(place: DatabasePlace) -> Iterator[None]:
-    """Each row of this broker takes long to be deleted."""
+    """Make the deletion of each row of this broker slow."""
     name = place.broker.replace("-", "_")
     with psycopg.connect(place.url, autocommit=True) as connection:
         connection.execute(

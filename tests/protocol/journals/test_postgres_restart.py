@@ -25,7 +25,7 @@ SETTLE_S = 5.0
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(database_server: DatabaseServer) -> Iterator[None]:
-    """As everywhere, but the server that a test has started in place of another may stay."""
+    """Check for leaks, except the server that a test has started in place of another."""
     with nothing_left_behind(
         "test", within_s=SETTLE_S, but=lambda: frozenset({str(database_server.pid)})
     ):
@@ -74,7 +74,7 @@ def test_who_starts_while_the_database_is_away_hears_that_it_can_wait(
 def test_who_starts_while_the_database_only_reads_hears_that_it_can_wait(
     shared: DatabasePlace,
 ) -> None:
-    """As of a copy that has not taken over yet."""
+    """Connect to a read-only database, as a copy is that has not taken over yet."""
     copy = replace(shared, url=f"{shared.url}&options=-cdefault_transaction_read_only%3Don")
     with pytest.raises(LinkDown, match="read-only"):
         copy.store()

@@ -64,7 +64,7 @@ def test_a_holder_ends_also_where_its_journal_s_thread_never_comes_back(
     ask: Callable[[Holder], object],
     failure: type[Exception],
 ) -> None:
-    """As from a look-up of the database's name, for whatever it does."""
+    """Block the thread, as a look-up of the database's name may do."""
     is_over = threading.Event()
 
     def hang(*_: object) -> None:

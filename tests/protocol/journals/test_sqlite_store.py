@@ -282,7 +282,7 @@ async def persist_one(journal: Journal, token: int = 1) -> None:
 
 
 def older(path: Path) -> list[bytes]:
-    """As of a broker that is told of a new term."""
+    """Load the journal as a broker does that has received a new term."""
     journal = Journal(SqliteStore(path, may_be_older=True))
     try:
         return journal.load()

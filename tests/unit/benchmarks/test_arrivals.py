@@ -1,4 +1,4 @@
-"""What is lost, and what is only late, at the end of a paced run."""
+"""Lost and late events at the end of a paced run."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_the_mean_of_a_histogram_counts_each_sample_as_the_middle_of_its_bucket(
     assert histogram_mean([]) == 0
 
 
-def test_a_granted_path_is_told_in_the_words_of_the_law() -> None:
+def test_a_granted_path_becomes_the_hops_of_the_law() -> None:
     survey = {
         "routers": [
             {"name": "c1/e0", "events_per_s": 200},

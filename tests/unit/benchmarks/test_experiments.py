@@ -1,4 +1,4 @@
-"""Each experiment once, with real processes and tiny parameters; no statement about time."""
+"""Run of each experiment with real processes and tiny parameters; no check of times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
 
 
 THROUGH_ROUTERS = {"base", "hops", "load", "lower-bound", "multicast", "rate-filter", "throughput"}
-"""All that measure the latency of routers say whether it is within its bound on average."""
+"""Experiments that measure routers and report whether the mean latency is within its bound."""
 
 
 def _run(name: str, options: Mapping[str, Figure]) -> Result:

@@ -1,4 +1,4 @@
-"""What the kept results show of checklist rows that promise a figure, as it was then measured."""
+"""Kept results of checklist rows that promise a figure, as it was measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gridstat.model.qos import PRESETS
 
 RESULTS = Path(__file__).resolve().parents[3] / "benchmarks" / "results"
 NOISE = 1.1
-"""How much one run of the same thing may differ from the next on a shared machine."""
+"""Ratio by which two equal runs may differ on a shared machine."""
 
 
 def kept(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""From measured clouds to the law that contracts are granted by."""
+"""Fit of the law that contracts are granted by, from measured clouds."""
 
 from __future__ import annotations
 

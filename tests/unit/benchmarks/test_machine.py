@@ -1,4 +1,4 @@
-"""What is told of the machine beside a measurement."""
+"""Figures of the machine beside a measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When publishers send: the load generator in virtual time, the closed loop, the time stamps."""
+"""Schedules of publishers: the load generator in virtual time, the closed loop, time stamps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.statistics import published_events_per_ms
 
 
 class VirtualClock:
-    """Time that passes only when somebody sleeps or works."""
+    """Clock that advances only with sleep or work."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -1,4 +1,4 @@
-"""What the recovery experiment reads from logs, and how it sums up."""
+"""Figures of the recovery experiment, read from logs and summed up."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_notes_are_found_among_other_lines_and_no_mark_is_too_early() -> None:
     ("facts", "is_said"),
     [({"channel": "c1/a→c1/b"}, True), ({"channel": "c1/b→c1/a"}, False), ({}, True)],
 )
-def test_a_mark_says_its_facts_and_no_others(facts: dict[str, str], *, is_said: bool) -> None:
-    assert next(iter(marks_of(LOG))).says(facts) is is_said
+def test_a_mark_has_its_facts_and_no_others(facts: dict[str, str], *, is_said: bool) -> None:
+    assert next(iter(marks_of(LOG))).has(facts) is is_said
 
 
 def test_the_stream_that_lost_most_counts() -> None:
@@ -53,7 +53,7 @@ def trials() -> Trials:
     return Trials(progress=lambda share, what: None, steps=10)
 
 
-def test_a_trial_that_fails_is_counted_in_words_and_spoils_no_other() -> None:
+def test_a_trial_that_fails_is_counted_with_its_reason_and_spoils_no_other() -> None:
     def trial(at: int) -> int:
         if at == 1:
             raise BenchmarkError("nothing came", hint="look")

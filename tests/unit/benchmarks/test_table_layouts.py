@@ -113,7 +113,7 @@ def test_a_faster_interval_swallows_the_holders_of_its_multiples(sparse: Layout)
 def test_every_layout_decides_like_brute_force_whatever_comes_and_goes(
     kind: LayoutKind, steps: list[tuple[int, int] | int]
 ) -> None:
-    """A pair is a path that comes; a number tells which of those held goes."""
+    """Insert a path for each pair, and remove a held path for each number."""
     held: list[tuple[int, int]] = []
     with Layout(kind) as table:
         for step in steps:
@@ -177,7 +177,7 @@ def test_routers_with_different_layouts_deliver_as_one(
 
 
 def row_tests_max(case: Case) -> int:
-    """What our row tests at most in a decision of this case."""
+    """Return the most tests of our row in a decision of this case."""
     with build(case, LayoutKind.OURS)[0] as table:
         return max(table.tests(slot) for slot in case.slots)
 

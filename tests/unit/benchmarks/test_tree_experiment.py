@@ -154,7 +154,7 @@ def test_a_broker_at_rest_is_weighed_by_itself() -> None:
     assert many["root"] > 3 * few["root"]
 
 
-def test_operations_cost_words_by_those_who_take_part() -> None:
+def test_operations_cost_messages_by_the_brokers_that_take_part() -> None:
     few, many = (
         messages_per_operation(subscribers_of(clouds, 3), [("c0", "c1")]) for clouds in (9, 27)
     )

@@ -125,7 +125,7 @@ def refuse(allocator: Allocator, request: AllocationRequest) -> Refusal:
 
 
 def numbers(resources: Resources) -> dict[str, object]:
-    """Everything that is promised, to be compared before and after."""
+    """Return all promised amounts, for a comparison before and after."""
     return {
         "routers": {
             name: (account.events.value, account.latency_us)
@@ -153,7 +153,7 @@ def numbers(resources: Resources) -> dict[str, object]:
 
 
 class Recount:
-    """What the claims come to, variable by variable and mode by mode, without any cleverness."""
+    """Plain recount of the claims, variable by variable and mode by mode."""
 
     def __init__(self, claims: Iterable[Claim], mode_sets: tuple[frozenset[int], ...]) -> None:
         self._mode_sets = mode_sets

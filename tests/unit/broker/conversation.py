@@ -86,7 +86,7 @@ _NOTICES: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
 
 
 class Conversation:
-    """A broker and all who talk to it; `journal` is what survives a kill of the broker."""
+    """A broker and all its peers; `journal` survives a kill of the broker."""
 
     def __init__(
         self,

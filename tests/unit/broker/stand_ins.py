@@ -28,7 +28,7 @@ from gridstat.net.command.order_table import OrderTable
 
 CLOUD = "c1"
 EVERY_MODE = frozenset(range(1, MODES_MAX))
-"""For brokers that define all modes; a daemon defines none."""
+"""Modes of brokers that define all of them; a daemon defines none."""
 PMU = "c1/north/pmu"
 CENTRE = "c1/centre/display"
 VOLTAGE = f"{PMU}/voltage"
@@ -120,7 +120,7 @@ def ring(*, bandwidth_bytes_per_s: int = 0) -> tuple[list[Router], list[EventCha
 
 
 def check_soundness(table: OrderTable, change: ChangeTable) -> None:
-    """What a real router would refuse: a variable that goes before its paths, a path to nowhere."""
+    """Check as a real router does: no path without its variable, and none without its channel."""
     after = OrderTable()
     after.channels.update(table.channels)
     after.variables.update(table.variables)

@@ -1,4 +1,4 @@
-"""When a journal begins anew with a snapshot: when that is shorter, and not with every start."""
+"""Compaction of a journal: only when a snapshot is shorter, and not at every start."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def cloud() -> Conversation:
 
 
 def state(cloud: Conversation) -> tuple[list[bytes], dict[object, object], dict[str, int]]:
-    """All that counts: what a snapshot holds, what is promised, what is ordered."""
+    """Return the whole state: content of a snapshot, promises, orders."""
     resources = cloud.broker.reservations.resources
     promised: dict[object, object] = {
         **{number: found.bytes.value for number, found in resources.channels.items()},

@@ -1,4 +1,4 @@
-"""What contracts have in common is held once, in a cloud and by its neighbours."""
+"""Interning of values that contracts have in common, in a cloud and in its neighbours."""
 
 from __future__ import annotations
 

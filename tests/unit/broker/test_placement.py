@@ -155,7 +155,7 @@ def test_a_homeless_contract_is_unsubscribed_by_its_owner_for_good(cloud: Conver
     assert answer == (DoneOutcome(),)
     assert cloud.broker.registry.homeless == {}
 
-    cloud.channels_given = given  # Its way is back, and nobody wants it any more.
+    cloud.channels_given = given  # Its way is back, and no contract needs it any more.
     restart(cloud)
     assert number not in cloud.broker.registry.subscriptions
     assert cloud.broker.registry.homeless == {}

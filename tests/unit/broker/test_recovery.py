@@ -1,4 +1,4 @@
-"""Failures: channels, routers and the broker itself; what moves, what stays, who is told."""
+"""Failures of channels, routers and the broker: moves of contracts, and notices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def heal(cloud: Conversation, number: int) -> None:
 
 
 def kill(cloud: Conversation, name: str) -> None:
-    """A router dies: its session goes, and its neighbours hear nothing any more."""
+    """Kill a router: end its session, and make it silent for its neighbours."""
     cloud.disconnect(name)
     for found in cloud.channels_given:
         if found.from_router == name:
@@ -53,7 +53,7 @@ def kill(cloud: Conversation, name: str) -> None:
 
 
 def told(cloud: Conversation) -> list[GrantedOutcome]:
-    """What the subscriber was told of its contract, each change once."""
+    """Return the changes of its contract that the subscriber received, each once."""
     found: list[GrantedOutcome] = []
     for notice in cloud.notices.get(CENTRE, []):
         if isinstance(notice, ContractChanged) and notice.granted not in found:
@@ -125,7 +125,7 @@ def test_a_subscriber_that_has_a_path_for_broken_is_told_by_a_new_broker_that_it
     cloud.ask(CENTRE, "c1/b", report)
     assert len(told(cloud)) == 1  # It is right.
     cloud.kill_broker()
-    cloud.start()  # The channel is heard again by now, so nobody speaks of it.
+    cloud.start()  # The channel is up again by now, so there is no report of it.
     cloud.ask(PMU, "c1/a", report)
     assert len(told(cloud)) == 1  # It is none of its own.
     cloud.ask(CENTRE, "c1/b", report)
@@ -265,7 +265,7 @@ def test_a_router_that_only_lost_its_session_gets_what_it_missed(cloud: Conversa
     cloud.settle()
     router = cloud.routers["c1/i0"]
     assert not router.accepted[-1].do_first_time
-    assert len(router.changes) == changes  # The digests agree: not a word more.
+    assert len(router.changes) == changes  # The digests agree: no further message.
 
     cloud.disconnect("c1/i0")
     cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(first.subscription_id,)))
@@ -291,7 +291,7 @@ def test_a_restarted_broker_finds_all_digests_equal_and_sends_nothing(
     assert cloud.differing() == []
 
 
-def test_many_contracts_move_in_turns_the_most_urgent_first(cloud: Conversation) -> None:
+def test_many_contracts_move_in_batches_the_most_urgent_first(cloud: Conversation) -> None:
     names = [cloud.publish(f"{PMU}/v{number}", "c1/e0").name for number in range(200)]
     for number, name in enumerate(names):
         cloud.send(CENTRE, "c1/e2", subscribe(name, QosRequest(priority=1 + number % 6)))
@@ -350,7 +350,7 @@ def test_contracts_that_nothing_can_mend_cost_no_search_and_resume(
 
 
 def is_at_an_end(channel: EventChannel) -> bool:
-    """Whether it leads to one of the subscriber's edges."""
+    """Return whether a channel leads to one of the subscriber's edges."""
     return channel.to_router in {"c1/e2", "c1/e3"}
 
 

@@ -1,4 +1,4 @@
-"""A request that names a mode which nobody has defined is refused, and nothing is charged."""
+"""Requests that name an undefined mode: they are refused, and nothing is charged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ HINT = "defined: none yet besides the baseline; leave `modes` out"
 
 @pytest.fixture
 def cloud() -> Conversation:
-    """As a daemon sets it up: no mode is defined."""
+    """Cloud as a daemon sets it up, without a defined mode."""
     found = pair()
     found.publish(VOLTAGE, "c1/e0")
     return found

@@ -1,4 +1,4 @@
-"""How commands find a cloud, and the brokers that stand by for one another."""
+"""Addresses that commands use for a cloud, and for brokers with a stand-by."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def test_an_experiment_is_a_table_for_people(runner: CliRunner) -> None:
 def test_a_parameter_that_an_experiment_lacks_is_told(
     runner: CliRunner, words: tuple[str, ...]
 ) -> None:
-    """Among them --full, which was once taken and forgotten."""
+    """Try unknown parameters, among them --full, which was once accepted and ignored."""
     result = runner.invoke(app, ["experiment", "run", "example", *words])
     assert result.exit_code == 1
     assert f"example has no parameter '{words[0].removeprefix('--')}'" in result.stderr

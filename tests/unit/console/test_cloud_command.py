@@ -100,15 +100,15 @@ def test_a_channel_between_clouds_is_said_to_wait_for_its_routers(
 def test_top_of_a_broker_above_clouds_is_refused_with_the_clouds(
     folder: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    class Desk:
+    class SurveySession:
         async def ask(self, _command: object) -> dict[str, Any]:
             return {"broker": "root", "term": 1, "children": [], "channels": []}
 
     @asynccontextmanager
-    async def desk(_access: Access, _who: str) -> AsyncIterator[Desk]:
-        yield Desk()
+    async def session(_access: Access, _who: str) -> AsyncIterator[SurveySession]:
+        yield SurveySession()
 
-    monkeypatch.setattr("gridstat.console.cli.top.open_operator_session", desk)
+    monkeypatch.setattr("gridstat.console.cli.top.open_operator_session", session)
     top = ["top", "--cloud", "root", *words, "--folder", str(folder)]
     result = CliRunner().invoke(app, top)
     assert result.exit_code == 2

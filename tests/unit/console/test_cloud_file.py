@@ -1,4 +1,4 @@
-"""A broker's file: every key read, defaults applied, mistakes told with their key and a hint."""
+"""A broker's file: every key is read, defaults apply, errors name their key and a hint."""
 
 from __future__ import annotations
 

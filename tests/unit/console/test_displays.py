@@ -1,4 +1,4 @@
-"""What a newcomer reads when the grid has started: commands that the next terminal would find."""
+"""Guide for new users after the start: its commands work in another terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `gridstat explain` says of the paths of a contract."""
+"""Output of `gridstat explain` on the paths of a contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables on narrow terminals: whole words of the important columns, and a word on the others."""
+"""Tables on narrow terminals: whole words of the important columns, a note on the others."""
 
 from __future__ import annotations
 

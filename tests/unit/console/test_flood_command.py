@@ -138,7 +138,7 @@ def test_the_list_of_floods_is_asked_for_page_by_page(
 def test_a_flood_is_waited_for_as_long_as_a_tree_of_brokers_may_take(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of height 3: 15 s to look up, and 20 s each to reserve and to commit."""
+    """Wait for a tree of height 3: 15 s to look up, and 20 s each to reserve and to commit."""
     asked: list[float | None] = []
 
     def ask(

@@ -1,4 +1,4 @@
-"""The file of `gridstat up`: what it says becomes a grid, and mistakes are told by their key."""
+"""The file of `gridstat up`: it becomes a grid, and errors name their key."""
 
 from __future__ import annotations
 

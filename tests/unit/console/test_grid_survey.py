@@ -1,4 +1,4 @@
-"""What is seen of a tree's brokers, and why some of them are not."""
+"""Survey of a tree's brokers, with the reasons for missing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each shortfall names the setting to change; the probes run anywhere and change nothing."""
+"""Report of the host: each shortfall names its setting; the probes change nothing."""
 
 from __future__ import annotations
 

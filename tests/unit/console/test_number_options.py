@@ -1,4 +1,4 @@
-"""Numbers on a command line: each has bounds, and what is beyond them is told in one message."""
+"""Numbers on a command line: each has bounds, and one message refuses those beyond."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def functions_of(name: str) -> Iterator[tuple[str, Any]]:
 
 
 def number_options(name: str) -> Iterator[tuple[str, Any]]:
-    """Those of its options that take a number, by command and name."""
+    """Yield the options that take a number, by command and name."""
     for command, function in functions_of(name):
         for parameter, kind in get_type_hints(function, include_extras=True).items():
             plain, *extras = get_args(kind) or (kind,)
@@ -98,7 +98,7 @@ def test_a_number_that_cannot_be_meant_is_one_message_and_no_traceback(
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_what_is_no_number_reaches_no_command_whatever_the_options_let_pass(number: float) -> None:
-    """Of some releases of typer `nan` passes every bound."""
+    """Pass `nan`, which passes every bound in some releases of typer."""
     done: list[float] = []
 
     @reporting_errors

@@ -73,7 +73,7 @@ def survey(**facts: Any) -> dict[str, Any]:
 
 
 def screens(view: View, width: int, height: int) -> list[list[str]]:
-    """Each page in its frame, as lines of a terminal of this size."""
+    """Return each page in its frame, as lines of a terminal of this size."""
     pages = pages_of(view, width, height - FRAME_LINES)
     found = []
     for page in range(len(pages)):

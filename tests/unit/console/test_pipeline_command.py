@@ -1,4 +1,4 @@
-"""`gridstat pipeline`: what can be said wrongly is answered before Spark is started."""
+"""`gridstat pipeline`: wrong arguments are refused before Spark is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `gridstat up` shows of the pipeline."""
+"""Display of the pipeline by `gridstat up`."""
 
 from __future__ import annotations
 

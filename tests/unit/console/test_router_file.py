@@ -1,4 +1,4 @@
-"""A router's file is read strictly, and every mistake is told with its key and a remedy."""
+"""A router's file: it is read strictly, and every error names its key and a remedy."""
 
 from __future__ import annotations
 

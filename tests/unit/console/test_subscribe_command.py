@@ -22,7 +22,7 @@ PATTERN = "c1/*/v"
 
 
 class Terminal:
-    """The command at a terminal whose clock stands still until it is told."""
+    """The command at a terminal whose clock advances only on request."""
 
     def __init__(
         self, grid: PaperGrid, *, as_json: bool = False, missed: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""A QoS broker's file: every key read, defaults applied, mistakes told with key and hint."""
+"""A QoS broker's file: every key is read, defaults apply, errors name key and hint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tree as lines: everybody where it belongs, and whoever is away said to be so."""
+"""A tree as lines: every broker at its place, and absent ones marked."""
 
 from __future__ import annotations
 

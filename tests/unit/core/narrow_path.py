@@ -37,7 +37,7 @@ def enter_namespace(mtu_bytes: int) -> None:
 
 
 def main(mtu_bytes: int, events: int) -> None:
-    """Send so many events of 24 bytes in one arrival; tell what became of them."""
+    """Send so many events of 24 bytes in one arrival; print the counters."""
     enter_namespace(mtu_bytes)
     with hop() as made:
         made.core.commit([made.row(7)])

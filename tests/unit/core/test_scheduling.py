@@ -40,7 +40,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(monkeypatch)
 
 
-def test_without_a_wish_the_usual_priority_is_taken_where_it_is_granted(machine: Machine) -> None:
+def test_without_an_option_the_usual_priority_is_taken_where_it_is_granted(
+    machine: Machine,
+) -> None:
     assert scheduling_granted(None, 10) == Scheduling(10)
     assert (machine.policy, machine.priority) == (os.SCHED_OTHER, 0)
 
@@ -59,12 +61,12 @@ def test_a_refusal_leaves_ordinary_scheduling_and_says_why(machine: Machine) -> 
     assert machine.policy == os.SCHED_OTHER
 
 
-def test_a_wish_for_ordinary_scheduling_tries_nothing(machine: Machine) -> None:
+def test_the_option_of_ordinary_scheduling_tries_nothing(machine: Machine) -> None:
     assert scheduling_granted(0, 10) == Scheduling(0, "as configured")
     assert machine.tried == []
 
 
-def test_a_wish_is_tried_as_it_is(machine: Machine) -> None:
+def test_a_given_priority_is_tried_as_it_is(machine: Machine) -> None:
     machine.soft_limit = 4
     assert scheduling_granted(50, 10) == Scheduling(50)
 

@@ -79,7 +79,7 @@ def started_on(made: Hop, cpu: int | None) -> int:
 
 @contextmanager
 def flooded(made: Hop) -> Iterator[Callable[[], int]]:
-    """Keep sending, faster than the core can forward; tells how many events it has yet to see."""
+    """Send faster than the core can forward; yield a function that counts pending events."""
     ending = threading.Event()
     identifiers = np.full(4_096, 7, np.uint32)
     values = np.zeros(4_096, np.int64)
@@ -317,7 +317,7 @@ def test_a_forked_child_may_drop_the_core_and_the_parent_goes_on(make_hop: MakeH
         assert select.select([made.subscribers[0]], [], [], 10)[0]
 
 
-def test_real_time_wishes_are_granted_or_named_as_refused() -> None:
+def test_real_time_options_are_granted_or_named_as_refused() -> None:
     core = Core(Limits(variables_max=64, rings_max=4, channels_max=4, pool_small=4, pool_large=1))
     core.listen("127.0.0.1")
     refused = core.start(cpu=0, fifo_priority=1)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MS = 1_000_000
 WALL_AHEAD_NS = 1_000_000 * MS
-"""How far the wall clock is ahead of the steady one."""
+"""Lead of the wall clock over the steady one."""
 HUNDREDTH = Period(1, 100)
 Result = TypeVar("Result")
 
@@ -55,7 +55,7 @@ def granted(
 
 @dataclass(slots=True)
 class PaperClock:
-    """Both clocks stand still until they are told."""
+    """Both clocks, which advance only on request."""
 
     steady: int = 0
 
@@ -151,7 +151,7 @@ class PaperGrid:
         self.deliverer = Deliverer(self.receiver, self.clock)  # type: ignore[arg-type]
         self.listening = ExpectedVariables(self.receiver, self.deliverer, self.clock)
         self.told: list[Change] = []
-        """All changes, as the callback of the connection is told of them."""
+        """All changes that the callback of the connection received."""
         self.notifier = ChangeNotifier(self.deliverer.post, self.clock, self.told.append)
         self.book = SubscriptionRegistry(
             self.cloud, self.listening, self.deliverer, self.clock, self.notifier
@@ -161,7 +161,7 @@ class PaperGrid:
         self.deliverer.close()
 
     def work(self) -> None:
-        """What the delivering thread does between two batches."""
+        """Do the work of the delivering thread between two batches."""
         self.deliverer.run_posted()
         self.deliverer.fire_due(self.arrival())
         self.deliverer.caught_up_ns = self.clock.steady
@@ -201,7 +201,7 @@ class PaperGrid:
 
 
 class PaperLink:
-    """As much of a connection's inside as groups need."""
+    """The parts of a connection that groups need."""
 
     def __init__(self, grid: PaperGrid) -> None:
         self.name = "c1/reader"

@@ -63,14 +63,14 @@ class PaperSender:
 
 
 class Station:
-    """A publisher on paper, attached to as many edges as it is told."""
+    """A simulated publisher, attached to a given number of edges."""
 
     def __init__(self, *edges: str) -> None:
         self.senders: list[PaperSender] = []
         self.channels = OutgoingChannels(self._make)  # type: ignore[arg-type]
         self.cloud = PaperCloud()
         self.told: list[Change] = []
-        """All changes, as the callback of the connection is told of them."""
+        """All changes that the callback of the connection received."""
         self.notifier = ChangeNotifier(lambda work: work(), SystemClock(), self.told.append)
         self.book = PublicationRegistry(self.cloud, self.channels, self.notifier)
         for number, edge in enumerate(edges, start=1):

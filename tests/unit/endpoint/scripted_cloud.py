@@ -80,7 +80,7 @@ def granted(label: str, subscription_id: int) -> GrantedOutcome:
 
 
 class ScriptedCloud:
-    """Everything that the session said lies in `said`, in order; requests also in `submitted`."""
+    """Cloud that collects the session's instructions in `said`; requests also in `submitted`."""
 
     def __init__(self, *edges: str, timeouts: SessionTimeouts | None = None) -> None:
         self.now_ns = 0
@@ -104,7 +104,7 @@ class ScriptedCloud:
         return said
 
     def words(self, said: list[SessionInstruction]) -> list[SessionOutput]:
-        """Only what concerns the application."""
+        """Return the instructions that concern the application."""
         return [
             each  # type: ignore[misc]
             for each in said

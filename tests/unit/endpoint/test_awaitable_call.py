@@ -1,4 +1,4 @@
-"""Blocking calls that coroutines wait for: what nobody takes any more is given back."""
+"""Blocking calls that coroutines wait for: results of cancelled calls are released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an application is told of its subscriptions: moved, lowered, broken, purged, restored."""
+"""Notices on subscriptions to an application: moved, lowered, broken, purged, restored."""
 
 from __future__ import annotations
 

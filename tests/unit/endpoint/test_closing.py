@@ -1,4 +1,4 @@
-"""How connections end: interrupted, forgotten, or with the program."""
+"""End of connections: interrupted, forgotten, or with the program."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ exit_cleanup.close_at_exit(held[1], held[0])
 
 
 class Part:
-    """A part of a link; Ctrl-C comes at its first end if it is told so."""
+    """A part of a link; Ctrl-C comes at its first end on request."""
 
     def __init__(self, *, is_interrupted: bool = False) -> None:
         self.closed = 0
@@ -124,7 +124,7 @@ class Link:
 
 
 class Forgotten:
-    """A connection that somebody drops."""
+    """A connection without a reference."""
 
 
 def test_a_forgotten_connection_is_closed_without_making_anybody_wait() -> None:

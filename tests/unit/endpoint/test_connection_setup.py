@@ -1,4 +1,4 @@
-"""What `connect` refuses before it opens anything, and what the package offers."""
+"""Refusals of `connect` before it opens anything, and the names of the package."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_members_are_asked_for_what_the_group_wants_in_each_mode(
     assert asked(grid) == ModalQos(MODES)
 
 
-def test_a_members_own_wishes_hold_in_every_mode(grid: PaperGrid, connection: Connection) -> None:
+def test_a_members_own_options_hold_in_every_mode(grid: PaperGrid, connection: Connection) -> None:
     group = connection.group("angles", modes=MODES)
     lay_ready(grid)
     group.add(ANGLE.name, redundancy=3)
@@ -123,7 +123,7 @@ def test_a_group_is_asked_for_in_one_way(connection: Connection) -> None:
         connection.group("angles", interval=TENTH, latency_ms=0)
 
 
-def test_a_member_cannot_wish_for_a_slower_set_in_the_worst_case(connection: Connection) -> None:
+def test_a_member_cannot_ask_for_a_slower_set_in_the_worst_case(connection: Connection) -> None:
     group = connection.group("angles", interval=TENTH, latency_ms=50)
     with pytest.raises(Misuse, match="the group's own option"):
         group.add(ANGLE.name, interval_worst=FIFTH)

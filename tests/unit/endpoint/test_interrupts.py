@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 
 class Interrupted(Future[Result]):
-    """Ctrl-C comes to whoever waits for it first."""
+    """Future whose first wait is interrupted by Ctrl-C."""
 
     was_waited_for = False
 

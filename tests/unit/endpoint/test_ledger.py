@@ -1,4 +1,4 @@
-"""What a contract promised against what came, as it is summed up and told."""
+"""Ledger of a contract: the promise against the events that came, summed up and reported."""
 
 from __future__ import annotations
 

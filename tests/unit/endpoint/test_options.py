@@ -1,4 +1,4 @@
-"""Words of an application that cannot be meant are refused before anything is sent."""
+"""Invalid options of an application: they are refused before anything is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came by each path: which one has lost is told, and stays told through every change."""
+"""Ledger of each path: the path that loses is named, through every change."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_what_an_edge_counts_of_other_slots_says_nothing() -> None:
 
 
 def test_slots_that_are_due_to_another_contract_too_stand_for_all_of_ours() -> None:
-    """The edge goes on with every second slot only, since somebody else has subscribed to those."""
+    """Continue with every second slot, to which another contract has subscribed."""
     book = PathLedgers()
     book.follow((UPPER, LOWER), 0)
     book.read(at_edge(100, (2, 100, 90), (4, 100, 10)))

@@ -58,7 +58,7 @@ CALLS = dict(public_calls())
 
 
 def is_ours(name: str) -> bool:
-    """Whether the refusal must be in our words."""
+    """Return whether a refusal must be an error of ours."""
     first = name.partition(".")[0]
     owner = getattr(gridstat, first)
     is_value = isinstance(owner, type) and issubclass(owner, Enum | GridStatError)

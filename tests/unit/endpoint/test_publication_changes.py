@@ -1,4 +1,4 @@
-"""What a publisher is told, and when `send` may say that an edge router takes its events."""
+"""Notices to a publisher, and the result of `send` while an edge router takes no events."""
 
 from __future__ import annotations
 

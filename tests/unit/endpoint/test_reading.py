@@ -1,4 +1,4 @@
-"""How applications read: streams from now on, one reader each, and what slow readers lose."""
+"""Reading by applications: streams from now on, one reader each, and losses of slow readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cloud that forgot us hears again, and what not."""
+"""Registrations that are repeated to a cloud that forgot them, and those that are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes between Python and the ends, without any socket."""
+"""Arrays between Python and the ends, without any socket."""
 
 from __future__ import annotations
 

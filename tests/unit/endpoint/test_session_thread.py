@@ -39,7 +39,7 @@ ASKERS, QUESTIONS_EACH = 4, 200
 
 
 class ReadyCloud:
-    """Answers every question at once, unless it is busy; then when it hears of something else."""
+    """Cloud that answers every request at once, or with the next event while it is busy."""
 
     def __init__(self) -> None:
         self.asked: list[EndPointCommand] = []

@@ -1,4 +1,4 @@
-"""What public objects say of themselves: one line, with the name and the facts that matter."""
+"""Representations of public objects: one line, with the name and the main facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From samples to holder, callbacks, streams and violations."""
+"""Dispatch of samples to holder, callbacks, streams and violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cloud says of subscriptions, and what becomes of them."""
+"""Messages of the cloud on subscriptions, and their effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted of a contract: every slot once, by the steady clock, and never less."""
+"""Tally of a contract: every slot once, by the steady clock, and never less."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 MS = 1_000_000
 WALL = 10**15
-"""How far the wall clock is ahead of the steady one."""
+"""Lead of the wall clock over the steady one."""
 TERMS = Terms(Period(1, 100), 0, 1, 20 * MS)
 BAD_TIME = 0b10
 CLOSED_MS = 20 + SETTLE_NS // MS
-"""So long after it was due to arrive a slot closes."""
+"""Time from the due arrival of a slot to its close."""
 
 
-class Desk:
+class TallyRig:
     """A tally, and events that come to it; all times are in ms since the contract began."""
 
     def __init__(self, terms: Terms | None = TERMS, *, is_exact: bool = False) -> None:
         latency_ns = 20 * MS if terms is None else terms.latency_ns
         self.tally = Tally(terms, latency_ns, StartTime(0, WALL, is_exact))
         self.clock_ms = 0.0
-        """How far the publisher's clock is ahead."""
+        """Lead of the publisher's clock."""
 
     def come(self, *created_ms: float, latency_ms: float = 2, flags: int = 0) -> int:
         """Let events arrive one by one; how many of them are due."""
@@ -63,117 +63,117 @@ def told(ledger: Ledger) -> tuple[int, int, int]:
 
 
 def test_a_contract_over_which_nothing_ever_comes_loses_every_slot() -> None:
-    desk = Desk()
-    assert told(desk.at(CLOSED_MS + 9)) == (0, 0, 0)
-    assert told(desk.at(CLOSED_MS + 10)) == (1, 0, 1)
-    assert told(desk.at(3_600_000 + CLOSED_MS)) == (360_000, 0, 360_000)
+    rig = TallyRig()
+    assert told(rig.at(CLOSED_MS + 9)) == (0, 0, 0)
+    assert told(rig.at(CLOSED_MS + 10)) == (1, 0, 1)
+    assert told(rig.at(3_600_000 + CLOSED_MS)) == (360_000, 0, 360_000)
 
 
 def test_the_first_event_begins_the_exact_count() -> None:
-    desk = Desk()
-    desk.come(500, 480, 510)
-    assert told(desk.at(520)) == (3, 3, 0)
+    rig = TallyRig()
+    rig.come(500, 480, 510)
+    assert told(rig.at(520)) == (3, 3, 0)
 
 
 def test_a_slot_passed_over_is_lost_when_its_window_closes_and_not_before() -> None:
-    desk = Desk()
-    desk.come(0, 10, 20, 50, 60)
-    assert told(desk.at(60)) == (5, 5, 0)
-    assert told(desk.at(32 + CLOSED_MS)) == (6, 5, 1)
-    assert told(desk.at(42 + CLOSED_MS)) == (7, 5, 2)
+    rig = TallyRig()
+    rig.come(0, 10, 20, 50, 60)
+    assert told(rig.at(60)) == (5, 5, 0)
+    assert told(rig.at(32 + CLOSED_MS)) == (6, 5, 1)
+    assert told(rig.at(42 + CLOSED_MS)) == (7, 5, 2)
 
 
 def test_an_event_out_of_order_is_delivered_while_its_window_is_open() -> None:
-    desk = Desk()
-    desk.come(0, 10, 30)
-    desk.come(20, latency_ms=900)
-    assert told(desk.at(920)) == (4, 4, 0)
-    assert desk.at(920).late == 1
+    rig = TallyRig()
+    rig.come(0, 10, 30)
+    rig.come(20, latency_ms=900)
+    assert told(rig.at(920)) == (4, 4, 0)
+    assert rig.at(920).late == 1
 
 
 def test_what_comes_after_its_window_has_closed_lowers_nothing() -> None:
-    desk = Desk()
-    desk.stream(0, 10)
-    desk.stream(30, 3_000)
-    before = desk.at(3_002)
+    rig = TallyRig()
+    rig.stream(0, 10)
+    rig.stream(30, 3_000)
+    before = rig.at(3_002)
     assert told(before) == (301, 300, 1)
-    desk.come(20, latency_ms=3_010)
-    after = desk.at(3_030)
+    rig.come(20, latency_ms=3_010)
+    after = rig.at(3_030)
     assert told(after) == told(before)
     assert after.recovered == 1
 
 
 def test_silence_counts_by_the_steady_clock_since_the_last_arrival() -> None:
-    desk = Desk()
-    desk.stream(0, 100)
-    assert told(desk.at(111 + CLOSED_MS)) == (11, 11, 0)
-    assert told(desk.at(112 + CLOSED_MS)) == (12, 11, 1)
-    assert told(desk.at(1_112 + CLOSED_MS)) == (112, 11, 101)
+    rig = TallyRig()
+    rig.stream(0, 100)
+    assert told(rig.at(111 + CLOSED_MS)) == (11, 11, 0)
+    assert told(rig.at(112 + CLOSED_MS)) == (12, 11, 1)
+    assert told(rig.at(1_112 + CLOSED_MS)) == (112, 11, 101)
 
 
 def test_a_publisher_whose_clock_is_always_behind_or_ahead_loses_nothing() -> None:
     for clock_ms in (-3_600_000, -9_000, -500, 500, 3_600_000):
-        desk = Desk()
-        desk.clock_ms = clock_ms
-        desk.stream(0, 5_000)
-        assert told(desk.at(5_002)) == (501, 501, 0)
+        rig = TallyRig()
+        rig.clock_ms = clock_ms
+        rig.stream(0, 5_000)
+        assert told(rig.at(5_002)) == (501, 501, 0)
 
 
 def test_a_clock_set_forward_makes_no_loss_and_hides_none() -> None:
-    desk = Desk()
-    desk.stream(0, 1_000)
-    desk.clock_ms = 3_600_000
-    desk.stream(1_030, 5_000)
-    assert told(desk.at(5_002)) == (501, 499, 2)
+    rig = TallyRig()
+    rig.stream(0, 1_000)
+    rig.clock_ms = 3_600_000
+    rig.stream(1_030, 5_000)
+    assert told(rig.at(5_002)) == (501, 499, 2)
 
 
 def test_a_clock_set_back_is_followed_once_nothing_newer_has_come_for_a_second() -> None:
-    desk = Desk()
-    desk.stream(0, 1_000)
-    desk.clock_ms = -3_600_000
-    desk.stream(2_010, 60_000)  # The receiver passes none of them on before.
-    ledger = desk.at(60_002)
+    rig = TallyRig()
+    rig.stream(0, 1_000)
+    rig.clock_ms = -3_600_000
+    rig.stream(2_010, 60_000)  # The receiver passes none of them on before.
+    ledger = rig.at(60_002)
     assert ledger.recovered <= 1
     assert ledger.delivered >= 101 + 5_798
     assert ledger.lost <= 102
-    assert told(desk.at(61_000))[2] == ledger.lost
+    assert told(rig.at(61_000))[2] == ledger.lost
 
 
 def test_a_burst_of_stragglers_is_no_clock_that_was_set_back() -> None:
-    desk = Desk()
-    desk.stream(0, 1_000)
-    assert desk.at(6_000).lost == 397  # The last 103 are still open.
+    rig = TallyRig()
+    rig.stream(0, 1_000)
+    assert rig.at(6_000).lost == 397  # The last 103 are still open.
     for slot in range(100):
-        desk.come(1_010 + 10 * slot, latency_ms=5_000 - 10 * slot)
-    desk.stream(6_010, 9_000)
-    ledger = desk.at(9_002)
+        rig.come(1_010 + 10 * slot, latency_ms=5_000 - 10 * slot)
+    rig.stream(6_010, 9_000)
+    ledger = rig.at(9_002)
     assert ledger.recovered == 100
     assert ledger.delivered == 101 + 300
     assert ledger.lost == 500
 
 
 def test_an_event_is_late_only_beyond_its_promised_latency() -> None:
-    desk = Desk()
-    desk.come(0, 10, 20, latency_ms=20)
-    assert desk.at(40).late == 0
-    desk.come(30, latency_ms=20.001)
-    assert desk.at(51).late == 1
+    rig = TallyRig()
+    rig.come(0, 10, 20, latency_ms=20)
+    assert rig.at(40).late == 0
+    rig.come(30, latency_ms=20.001)
+    assert rig.at(51).late == 1
 
 
 def test_bad_time_counts_as_unknown_and_never_as_late_or_lost() -> None:
-    desk = Desk()
-    desk.clock_ms = -9_000
+    rig = TallyRig()
+    rig.clock_ms = -9_000
     for created_ms in range(0, 3_000, 10):
-        desk.come(created_ms, flags=BAD_TIME)
-    ledger = desk.at(3_000)
+        rig.come(created_ms, flags=BAD_TIME)
+    ledger = rig.at(3_000)
     assert told(ledger) == (300, 300, 0)
     assert (ledger.unknown, ledger.late) == (300, 0)
 
 
 def test_an_event_that_claims_to_be_replayed_is_late_all_the_same_where_it_is_promised() -> None:
-    desk = Desk()
-    desk.come(*range(0, 300, 10), latency_ms=30, flags=EventFlag.REPLAYED)
-    ledger = desk.at(300)
+    rig = TallyRig()
+    rig.come(*range(0, 300, 10), latency_ms=30, flags=EventFlag.REPLAYED)
+    ledger = rig.at(300)
     assert (ledger.delivered, ledger.late, ledger.unknown) == (30, 30, 0)
 
 
@@ -186,75 +186,75 @@ def test_what_is_replayed_is_promised_in_no_time_and_never_late() -> None:
 
 
 def test_only_due_slots_pass_and_count() -> None:
-    desk = Desk(replace(TERMS, every=4))
-    assert desk.come(*range(0, 400, 10)) == 10
-    assert told(desk.at(400)) == (10, 10, 0)
+    rig = TallyRig(replace(TERMS, every=4))
+    assert rig.come(*range(0, 400, 10)) == 10
+    assert told(rig.at(400)) == (10, 10, 0)
 
 
 def test_a_faster_contract_owes_the_slots_from_then_on() -> None:
-    desk = Desk(replace(TERMS, every=4))
-    desk.stream(0, 1_000)
-    desk.tally.renew(TERMS, TERMS.latency_ns, StartTime(1_005 * MS, WALL + 1_005 * MS))
-    desk.stream(1_010, 1_200)
-    desk.stream(1_220, 5_000)
-    ledger = desk.at(5_002)
+    rig = TallyRig(replace(TERMS, every=4))
+    rig.stream(0, 1_000)
+    rig.tally.renew(TERMS, TERMS.latency_ns, StartTime(1_005 * MS, WALL + 1_005 * MS))
+    rig.stream(1_010, 1_200)
+    rig.stream(1_220, 5_000)
+    ledger = rig.at(5_002)
     assert ledger.lost == 1
     assert ledger.delivered == 26 + 20 + 379
 
 
 def test_a_slower_contract_owes_no_more_than_its_own_slots() -> None:
-    desk = Desk()
-    desk.stream(0, 1_000)
-    desk.tally.renew(replace(TERMS, every=4), 20 * MS, StartTime(1_005 * MS, WALL + 1_005 * MS))
-    desk.stream(1_010, 1_070)
-    desk.stream(1_130, 5_000)
-    ledger = desk.at(5_002)
+    rig = TallyRig()
+    rig.stream(0, 1_000)
+    rig.tally.renew(replace(TERMS, every=4), 20 * MS, StartTime(1_005 * MS, WALL + 1_005 * MS))
+    rig.stream(1_010, 1_070)
+    rig.stream(1_130, 5_000)
+    ledger = rig.at(5_002)
     assert ledger.lost == 2  # Of 1,080 and 1,120 ms.
     assert ledger.delivered == 101 + 1 + 97
 
 
 def test_a_loss_right_before_other_terms_is_not_forgotten() -> None:
-    desk = Desk()
-    desk.stream(0, 900)
-    desk.stream(1_000, 1_000)
-    desk.tally.renew(replace(TERMS, latency_ns=30 * MS), 30 * MS, StartTime(1_005 * MS, WALL))
-    desk.stream(1_010, 5_000)
-    assert told(desk.at(5_002)) == (501, 492, 9)
+    rig = TallyRig()
+    rig.stream(0, 900)
+    rig.stream(1_000, 1_000)
+    rig.tally.renew(replace(TERMS, latency_ns=30 * MS), 30 * MS, StartTime(1_005 * MS, WALL))
+    rig.stream(1_010, 5_000)
+    assert told(rig.at(5_002)) == (501, 492, 9)
 
 
 def test_an_identifier_that_is_given_up_owes_all_slots_up_to_then() -> None:
-    desk = Desk()
-    desk.tally.limit(1_000 * MS + WALL)
-    desk.stream(0, 900)
-    assert told(desk.at(60_000)) == (100, 91, 9)
-    assert told(desk.tally.finish(60_000 * MS)) == (100, 91, 9)
+    rig = TallyRig()
+    rig.tally.limit(1_000 * MS + WALL)
+    rig.stream(0, 900)
+    assert told(rig.at(60_000)) == (100, 91, 9)
+    assert told(rig.tally.finish(60_000 * MS)) == (100, 91, 9)
 
 
 def test_an_announced_identifier_owes_all_slots_from_then_on() -> None:
-    desk = Desk(is_exact=True)
-    desk.stream(50, 5_000)
-    assert told(desk.at(5_002)) == (500, 496, 4)
+    rig = TallyRig(is_exact=True)
+    rig.stream(50, 5_000)
+    assert told(rig.at(5_002)) == (500, 496, 4)
 
 
 def test_what_was_passed_over_is_lost_at_the_end() -> None:
-    desk = Desk(replace(TERMS, latency_ns=3_600_000 * MS))
-    desk.come(0, 10, 40)
-    assert told(desk.at(2_000)) == (3, 3, 0)
-    assert told(desk.tally.finish(2_000 * MS)) == (5, 3, 2)
+    rig = TallyRig(replace(TERMS, latency_ns=3_600_000 * MS))
+    rig.come(0, 10, 40)
+    assert told(rig.at(2_000)) == (3, 3, 0)
+    assert told(rig.tally.finish(2_000 * MS)) == (5, 3, 2)
 
 
 def test_more_open_slots_than_can_be_kept_are_lost_at_once() -> None:
-    desk = Desk(replace(TERMS, latency_ns=3_600_000 * MS))
-    desk.come(0, 10 * (OPEN_SLOTS_MAX + 101))
-    assert desk.at(2_000).lost == 100
+    rig = TallyRig(replace(TERMS, latency_ns=3_600_000 * MS))
+    rig.come(0, 10 * (OPEN_SLOTS_MAX + 101))
+    assert rig.at(2_000).lost == 100
 
 
 def test_an_aperiodic_variable_is_expected_when_it_comes() -> None:
-    desk = Desk(None)
-    desk.come(1, 2, 500)
-    desk.come(501, latency_ms=21)
-    assert told(desk.at(3_600_000)) == (4, 4, 0)
-    assert desk.at(3_600_000).late == 1
+    rig = TallyRig(None)
+    rig.come(1, 2, 500)
+    rig.come(501, latency_ms=21)
+    assert told(rig.at(3_600_000)) == (4, 4, 0)
+    assert rig.at(3_600_000).late == 1
 
 
 @given(
@@ -262,7 +262,7 @@ def test_an_aperiodic_variable_is_expected_when_it_comes() -> None:
     looks=st.sets(st.integers(0, 300)),
 )
 def test_no_count_ever_falls_and_each_slot_is_told_once(fates: list[str], looks: set[int]) -> None:
-    desk = Desk()
+    rig = TallyRig()
     latency_ms = {"in time": 2, "behind": 900, "long behind": 1_500}
     fates = ["in time", *fates, *["in time"] * 200]
     arrivals = sorted(
@@ -270,19 +270,19 @@ def test_no_count_ever_falls_and_each_slot_is_told_once(fates: list[str], looks:
         for slot, fate in enumerate(fates)
         if fate != "lost"
     )
-    before = desk.at(0)
+    before = rig.at(0)
     for turn, (arrived_ms, created_ms) in enumerate(arrivals):
-        desk.come(created_ms, latency_ms=arrived_ms - created_ms)
+        rig.come(created_ms, latency_ms=arrived_ms - created_ms)
         if turn in looks:
-            found = desk.at(arrived_ms)
+            found = rig.at(arrived_ms)
             told(found)
             for name in ("expected", "delivered", "late", "lost", "unknown", "recovered"):
                 assert getattr(found, name) >= getattr(before, name)
             before = found
-    ledger = desk.at(10 * len(fates))
+    ledger = rig.at(10 * len(fates))
     assert told(ledger)[0] <= len(fates)
     assert ledger.delivered + ledger.recovered == len(arrivals)
-    final = desk.tally.finish(10 * len(fates) * MS)
+    final = rig.tally.finish(10 * len(fates) * MS)
     assert final.expected == len(fates)
     assert final.lost - final.recovered == fates.count("lost")
 
@@ -297,7 +297,10 @@ def test_a_batch_is_counted_as_its_events_are_one_by_one(
     lost: set[int], cuts: set[int], latency_ms: int, every: int
 ) -> None:
     slots = [slot for slot in range(200) if slot not in lost]
-    one_by_one, in_batches = Desk(replace(TERMS, every=every)), Desk(replace(TERMS, every=every))
+    one_by_one, in_batches = (
+        TallyRig(replace(TERMS, every=every)),
+        TallyRig(replace(TERMS, every=every)),
+    )
     one_by_one.come(*(10 * slot for slot in slots), latency_ms=latency_ms)
     edges = [0, *sorted(cuts), 200]
     for first, end in pairwise(edges):
@@ -314,18 +317,18 @@ def test_a_batch_is_counted_as_its_events_are_one_by_one(
 
 
 def test_every_latency_that_is_known_is_in_the_histogram() -> None:
-    desk = Desk()
-    desk.come(0, 10, latency_ms=0.0009)
-    desk.come(20, latency_ms=2)
-    desk.come(30, flags=BAD_TIME)
-    desk.come(50, latency_ms=900)
-    found = desk.at(1_000)
+    rig = TallyRig()
+    rig.come(0, 10, latency_ms=0.0009)
+    rig.come(20, latency_ms=2)
+    rig.come(30, flags=BAD_TIME)
+    rig.come(50, latency_ms=900)
+    found = rig.at(1_000)
     assert found.latency_counts == (2, *[0] * 10, 1, *[0] * 8, 1)
     assert sum(found.latency_counts) == found.delivered - found.unknown
 
 
 def test_a_whole_batch_counts_its_latencies_like_single_events() -> None:
-    one, many = Desk(), Desk()
+    one, many = TallyRig(), TallyRig()
     rows = [
         (WALL + at * 10 * MS, WALL + at * 10 * MS + 1_000 * (at + 1), 1, 0, 0, 0, 0)
         for at in range(200)
@@ -343,34 +346,34 @@ def test_a_whole_batch_counts_its_latencies_like_single_events() -> None:
 
 
 def test_a_wall_clock_that_was_set_does_not_move_the_histogram() -> None:
-    plain, jumped = Desk(), Desk()
-    for desk, ahead_ns in ((plain, 0), (jumped, 3_600 * 10**9)):
-        desk.come(-10)
+    plain, jumped = TallyRig(), TallyRig()
+    for rig, ahead_ns in ((plain, 0), (jumped, 3_600 * 10**9)):
+        rig.come(-10)
         rows = [(WALL + at * 10 * MS, WALL + at * 10 * MS + 2 * MS) for at in range(50)]
         batch = np.array([(*row, 1, 0, 0, 0, 0) for row in rows], SAMPLE)
         batch["received_ns"] += np.uint64(ahead_ns)
         arrived_ns = rows[-1][1] - WALL
         arrival = Arrival(arrived_ns, arrived_ns + WALL + ahead_ns, -ahead_ns)
-        desk.tally.due(batch, [], arrival)
+        rig.tally.due(batch, [], arrival)
     assert plain.at(500) == jumped.at(500)
     assert sum(plain.at(500).latency_counts) == 51
 
 
 def test_the_worst_gap_is_the_longest_run_of_lost_slots() -> None:
-    desk = Desk()
-    desk.stream(0, 100)
-    desk.stream(120, 200)
-    desk.stream(250, 4_000)
-    desk.stream(4_020, 6_000)
-    found = desk.at(6_002)
+    rig = TallyRig()
+    rig.stream(0, 100)
+    rig.stream(120, 200)
+    rig.stream(250, 4_000)
+    rig.stream(4_020, 6_000)
+    found = rig.at(6_002)
     assert found.lost == 6
     assert (found.gap_slots_max, found.gap_ended_ns) == (4, WALL + 250 * MS)
 
 
 def test_a_silence_is_one_gap_however_often_it_is_looked_at() -> None:
-    desk = Desk()
-    desk.stream(0, 100)
+    rig = TallyRig()
+    rig.stream(0, 100)
     for ms in range(1_000, 9_000, 700):
-        found = desk.at(ms)
+        found = rig.at(ms)
     assert found.gap_slots_max == found.lost > 600
     assert found.gap_ended_ns == WALL + (110 + 10 * found.lost) * MS

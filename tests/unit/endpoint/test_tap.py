@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Tapped:
-    """Keeps what it is told, in order."""
+    """Tap that records its calls, in order."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[str, int, int]] = []
@@ -44,14 +44,14 @@ class Tapped:
 
 
 class Gathered:
-    """A gathering between a tap and somebody who keeps what is handed out."""
+    """A gathering between a tap and a recorder of its output."""
 
     def __init__(self) -> None:
         self.tapped = Tapped()
         self.handed: list[tuple[int, bytes, Arrival]] = []
         self.now_ns = 0
         self.meanwhile: list[int] = []
-        """How many events come while others are handed out."""
+        """Numbers of events that come while others are handed out."""
         self.gathering = TapBuffer(self.tapped, self._deliver, lambda: self.now_ns)
 
     def due(self) -> int | None:

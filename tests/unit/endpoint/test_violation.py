@@ -1,4 +1,4 @@
-"""Which events of a contract are missing, and that each is told once."""
+"""Missing events of a contract, each reported once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gridstat.model.rate_law import Period
 MS = 1_000_000
 TERMS = Terms(Period(1, 100), 0, 1, 20 * MS)
 STEADY = 5_000 * MS
-"""How far the steady clock of these tests runs behind the stamps."""
+"""Lag of the steady clock of these tests behind the stamps."""
 
 
 def saw(watch: SlotWatch, created_ms: float, latency_ms: float = 2) -> bool:

@@ -24,7 +24,7 @@ LINE = ["from_bus", "to_bus", "length_km", "x_ohm_per_km", "in_service"]
 
 
 def table(columns: list[str], rows: list[list[object]]) -> dict[str, object]:
-    """As pandapower writes a table: JSON within JSON."""
+    """Return a table in pandapower's form: JSON within JSON."""
     held = {"columns": columns, "index": list(range(len(rows))), "data": rows}
     return {"_module": "pandas.core.frame", "_class": "DataFrame", "_object": json.dumps(held)}
 

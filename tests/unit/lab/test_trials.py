@@ -1,4 +1,4 @@
-"""Trials do what their fault says, undo it, judge every event once, and tell of failures."""
+"""Trials: they cause and undo their fault, judge every event once, and report failures."""
 
 from __future__ import annotations
 

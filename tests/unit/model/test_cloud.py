@@ -1,4 +1,4 @@
-"""What a cloud is made of is bounded by what a core can hold."""
+"""Bounds on the parts of a cloud, so that a core can hold them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By which ways copies came: what has passed, what each way brought, and what is still open."""
+"""Window of copies by ways: passed slots, those of each way, and those still open."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_has_left_the_window_stays_counted() -> None:
     for slot in range(1, 3 * COPY_SLOTS):
         bring(window, slot)
         assert missed(window)[1] == 1
-    bring(window, 0, ways=(1,))  # Too late: nobody waits for it any more.
+    bring(window, 0, ways=(1,))  # Too late: its slot is closed.
     assert missed(window)[1] == 1
 
 

@@ -1,4 +1,4 @@
-"""What is promised between two instants, by counting and by the law."""
+"""Promised slots between two instants, by counting and by the law."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The laws of limited flooding: who has the last word in a mode, and what routers are told."""
+"""The laws of limited flooding: which terms hold in a mode, and the orders to routers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_in_each_mode_the_parent_has_the_last_word() -> None:
     assert in_force(OWN, {}) == OWN
 
 
-def test_a_parents_word_for_all_modes_is_the_only_one() -> None:
+def test_a_parents_flood_for_all_modes_is_the_only_one() -> None:
     everywhere = {0: FloodTerm(0, 10), 3: FloodTerm(0)}
     assert in_force(OWN, everywhere) == everywhere
     assert beside(OWN, everywhere) == {}
@@ -38,7 +38,7 @@ def test_a_parents_word_for_all_modes_is_the_only_one() -> None:
     assert not overrides(0, {}, everywhere)
 
 
-def test_a_request_for_all_modes_holds_beside_a_parents_word_for_one() -> None:
+def test_a_request_for_all_modes_holds_beside_a_parents_flood_for_one() -> None:
     """The baseline is always active: no row could say all modes but one."""
     own = {0: FloodTerm(2, 3), 2: FloodTerm(2)}
     assert in_force(own, ABOVE) == {0: FloodTerm(2, 3), **ABOVE}

@@ -1,4 +1,4 @@
-"""When variables form sets, and what is proposed when they do not."""
+"""Sets of variables, and the proposal when variables form none."""
 
 from __future__ import annotations
 

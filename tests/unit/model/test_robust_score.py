@@ -1,4 +1,4 @@
-"""How unusual a value is, by median and median distance."""
+"""Score of an unusual value, by median and median distance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that must not go on ends, whoever reads its log or does not."""
+"""End of a process that must not continue, whether or not its log is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MACHINE = "from gridstat.net.command.driver import end_process; end_process(Valu
 
 @contextmanager
 def unread_pipe() -> Iterator[int]:
-    """The writing end of a pipe that is full, and that nobody reads."""
+    """Return the writing end of a full pipe without a reader."""
     reading, writing = os.pipe()
     try:
         os.set_blocking(writing, False)

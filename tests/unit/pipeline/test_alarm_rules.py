@@ -1,4 +1,4 @@
-"""A file of alarm rules becomes laws; a mistake in it is told with its place and its remedy."""
+"""Files of alarm rules: they become laws, and an error names its place and a remedy."""
 
 from __future__ import annotations
 

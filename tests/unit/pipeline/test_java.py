@@ -1,4 +1,4 @@
-"""Which Java is taken, and that pip alone brings one."""
+"""Choice of a Java, which pip alone can install."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_home_that_cannot_be_written_to_is_replaced(
 def test_a_folder_that_others_may_write_into_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Programs are started from it, and somebody else could have put them there."""
+    """Refuse a folder into which others could have put programs."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     shared = cache_folder({})
     shared.chmod(0o777)

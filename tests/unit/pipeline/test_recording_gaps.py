@@ -1,4 +1,4 @@
-"""Which gaps of a log excuse a silent stream."""
+"""Gaps of a log that excuse a silent stream."""
 
 from __future__ import annotations
 

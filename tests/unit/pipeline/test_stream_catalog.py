@@ -1,4 +1,4 @@
-"""From when to when a stream is expected, as the lives of recorders and contracts have it."""
+"""Time span in which a stream is expected, from the runs of recorders and the contracts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Life:
 
 
 def spans_s(folder: Path) -> list[tuple[float, float | None]]:
-    """Of each stream, by number."""
+    """Return the time span of each stream, by number."""
     return [
         (_second(row["since_ns"]) or 0, _second(row["until_ns"]))
         for row in known_streams(folder).to_pylist()
@@ -87,7 +87,7 @@ def due(folder: Path, second: int) -> list[int | None]:
 
 
 def is_held(folder: Path, second: int) -> bool:
-    """Whether silence that sets in then is told."""
+    """Return whether silence that begins then is reported."""
     known = known_streams(folder).to_pylist()
     (found,) = watched(rules_from_text(SILENT, file="f"), known).variables
     return found.is_held((FIRST_S + second) * NS_PER_S)
@@ -95,7 +95,7 @@ def is_held(folder: Path, second: int) -> bool:
 
 @pytest.fixture
 def two_lives(tmp_path: Path) -> Path:
-    """Subscription 7 until second 10, then 8 from second 20 on; the first one's end is told."""
+    """Record subscription 7 until second 10, then 8 from second 20 on, with the first one's end."""
     first = Life(tmp_path)
     first.begin(0, 7)
     first.account(5, 7, is_over=False)
@@ -108,13 +108,13 @@ def two_lives(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_stream_is_expected_in_the_second_life_of_a_recorder(two_lives: Path) -> None:
+def test_a_stream_is_expected_in_the_second_run_of_a_recorder(two_lives: Path) -> None:
     assert spans_s(two_lives) == [(0, 20), (20, None)]
     assert due(two_lives, 5) == [30, 0]
     assert due(two_lives, 100) == [0, 30]
 
 
-def test_a_silent_stream_has_a_row_in_the_second_life_of_a_recorder(two_lives: Path) -> None:
+def test_a_silent_stream_has_a_row_in_the_second_run_of_a_recorder(two_lives: Path) -> None:
     heard = pa.table(
         {
             "stream": pa.array([99], pa.int32()),
@@ -135,7 +135,7 @@ def test_a_silent_stream_has_a_row_in_the_second_life_of_a_recorder(two_lives: P
     ]
 
 
-def test_silence_in_the_second_life_of_a_recorder_is_not_excused(two_lives: Path) -> None:
+def test_silence_in_the_second_run_of_a_recorder_is_not_excused(two_lives: Path) -> None:
     assert is_held(two_lives, 100)
 
 

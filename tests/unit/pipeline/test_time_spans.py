@@ -28,7 +28,7 @@ def test_a_time_is_within_if_it_is_within_one_of_the_spans(
 
 
 @given(firsts_ns=TIMES, length_ns=st.integers(0, 10), spans_ns=SPANS)
-def test_a_stretch_touches_the_spans_if_one_of_its_instants_is_within(
+def test_an_interval_touches_the_spans_if_one_of_its_instants_is_within(
     firsts_ns: list[int], length_ns: int, spans_ns: tuple[tuple[int | None, int | None], ...]
 ) -> None:
     first = np.array(firsts_ns, dtype=np.int64)

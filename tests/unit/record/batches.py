@@ -11,7 +11,7 @@ BEGAN_NS = 1_700_000_000_000_000_000
 
 
 def events(first: int, count: int) -> pa.RecordBatch:
-    """So many events whose `word` counts on from `first`."""
+    """Return so many events whose `word` counts on from `first`."""
     numbers = np.arange(first, first + count)
     return pa.record_batch(
         [
@@ -28,5 +28,5 @@ def events(first: int, count: int) -> pa.RecordBatch:
 
 
 def words(batches: list[pa.RecordBatch]) -> list[int]:
-    """What `events` had counted."""
+    """Return the numbers that `events` had counted."""
     return [word for batch in batches for word in batch.column("word").to_pylist()]

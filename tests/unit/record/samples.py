@@ -20,7 +20,7 @@ THIRTY = Period(1, 30)
 
 
 class Clock:
-    """Time that passes when told to."""
+    """Clock that advances only on request."""
 
     def __init__(self) -> None:
         self.ns = BEGAN_NS
@@ -40,7 +40,7 @@ def variable(
 
 
 def samples(first: int, count: int, *, variable_id: int = 1, at_ns: int = BEGAN_NS) -> Samples:
-    """So many events whose value counts on from `first`, a millisecond apart."""
+    """Return so many events whose value counts on from `first`, a millisecond apart."""
     found = np.zeros(count, SAMPLE)
     numbers = np.arange(first, first + count)
     found["created_ns"] = at_ns + numbers * 1_000_000

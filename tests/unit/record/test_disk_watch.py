@@ -1,4 +1,4 @@
-"""The room on a disk while a recorder runs, whoever else fills it."""
+"""The room on a disk while a recorder runs and other programs fill it."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from gridstat.record.log_reader import LogReader
 from gridstat.record.record_kinds import EVENTS, KINDS, STREAMS
 from gridstat.record.recorder import Recorder, read_rows
 from gridstat.record.segment import SUFFIX, segment_name
-from tests.unit.record import lives
-from tests.unit.record.lives import SETTINGS
+from tests.unit.record import killed_recorders
+from tests.unit.record.killed_recorders import SETTINGS
 from tests.unit.record.samples import Clock
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ LIVES_PER_S_MIN = 2
 @pytest.mark.timeout(60 + LIVES / LIVES_PER_S_MIN)
 def test_whatever_kills_a_recorder_nothing_recorded_is_lost_or_doubled(tmp_path: Path) -> None:
     seed = int.from_bytes(os.urandom(4), "little")
-    words = ("-m", "tests.unit.record.lives", str(tmp_path), str(seed), str(LIVES))
+    words = ("-m", "tests.unit.record.killed_recorders", str(tmp_path), str(seed), str(LIVES))
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"seed {seed}: {done.stderr[-2_000:]}"
     _, owed, killed = done.stdout.split()
@@ -52,12 +52,12 @@ def test_whatever_kills_a_recorder_nothing_recorded_is_lost_or_doubled(tmp_path:
         assert there == named, f"seed {seed}"
 
 
-def test_a_life_that_ends_by_a_bug_is_not_taken_for_a_killed_one(
+def test_a_process_that_ends_by_a_bug_is_not_taken_for_a_killed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stumble(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(lives, "live", stumble)
+    monkeypatch.setattr(killed_recorders, "live", stumble)
     with pytest.raises(AssertionError, match="ended by itself"):
-        lives.outlive(tmp_path, random.Random(1))
+        killed_recorders.outlive(tmp_path, random.Random(1))

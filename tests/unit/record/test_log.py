@@ -25,7 +25,7 @@ SMALL = LogSettings(segment_bytes_max=20_000, segment_s_max=60.0, log_bytes_max=
 
 
 class Clock:
-    """Time that passes when told to."""
+    """Clock that advances only on request."""
 
     def __init__(self) -> None:
         self.ns = BEGAN_NS

@@ -1,4 +1,4 @@
-"""A recorder without a grid: what comes is recorded or told as a gap, whatever the disk does."""
+"""A recorder without a grid: every event is recorded or in a gap, whatever the disk does."""
 
 from __future__ import annotations
 
@@ -326,7 +326,7 @@ def test_the_last_arrival_is_known_after_a_restart_also_where_the_log_is_damaged
         recorder.sync()
         with pytest.raises(DamagedLog):
             recorded(tmp_path)
-    gc.collect()  # The error holds on to the file that it tells of.
+    gc.collect()  # The error holds a reference to its file.
 
 
 def test_a_second_recorder_of_a_folder_is_turned_away_and_breaks_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which stream an event is of: one variable, one contract, one stretch of time."""
+"""Stream of an event: one variable, one contract, one time span."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stand-in for the core that only writes down what it is told."""
+"""A stand-in for the core that only records its calls."""
 
 from __future__ import annotations
 

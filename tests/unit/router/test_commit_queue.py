@@ -15,7 +15,7 @@ A, B = VariableId(1), VariableId(2)
 
 @dataclass
 class HandClock:
-    """A clock that moves when it is told to."""
+    """A clock that advances only on request."""
 
     now_ns: int = 0
 

@@ -35,7 +35,7 @@ SMALL = Limits(variables_max=64, rings_max=4, channels_max=8, pool_small=64, poo
 
 
 class HandClock:
-    """A clock that moves when it is told to."""
+    """A clock that advances only on request."""
 
     now_ns = 0
 

@@ -1,4 +1,4 @@
-"""Who is here, who is away, and what waits for them."""
+"""Attached and absent end-points, and the notices that wait for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an edge adds to the answer to a report of ledgers."""
+"""Additions of an edge to the answer to a report of ledgers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_of_each_variable_that_is_asked_for_and_counted_the_ways_are_told() -> N
         msgspec.msgpack.encode({"type": "ReportLedger", "entries": [{"variable_id": 2**40}]}),
     ],
 )
-def test_anything_else_passes_without_a_word(body: bytes) -> None:
+def test_anything_else_passes_unchanged(body: bytes) -> None:
     assert copies_for_report(body, of_5) == ()
 
 

@@ -14,7 +14,7 @@ WEST = 3
 def facts(
     *, silent_ms: int, probes: int, data: int = 0, heard_ms: int | None = None
 ) -> dict[int, dict[str, int]]:
-    """What the core says of a source; without `heard_ms` a datagram came every 25 ms."""
+    """Return the core's facts on a source; without `heard_ms` a datagram came every 25 ms."""
     datagrams = probes + data
     heard_ns = (25 * datagrams if heard_ms is None else heard_ms) * MS
     return {

@@ -1,4 +1,4 @@
-"""What was said is kept, all of it, and only changes are told."""
+"""Table of all commanded paths, which reports only changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policed events: told once a second at most, in totals, to whoever sends on that channel."""
+"""Policed events: reported once a second at most, in totals, to the sender on the channel."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ TEN_MS = Period(1, 100)
 
 
 class HandClock:
-    """A clock that moves when it is told to."""
+    """A clock that advances only on request."""
 
     now_ns = 0
 

@@ -1,4 +1,4 @@
-"""A broker's changes reach the core in an order that harms nobody."""
+"""Order in which a broker's changes reach the core, so that no event is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEN_MS = Period(1, 100)
 
 
 class HandClock:
-    """A clock that moves when it is told to."""
+    """A clock that advances only on request."""
 
     now_ns = 0
 
@@ -80,7 +80,7 @@ def router(recording: RecordingCore, clock: HandClock) -> StatusRouter:
 
 
 def routes(recording: RecordingCore) -> dict[int, list[int]]:
-    """By variable of the last commit, the channels that it goes to."""
+    """Return the channels of each variable in the last commit."""
     upserts, _ = recording.commits[-1]
     return {row.variable_id: [route.channel_id for route in row.routes] for row in upserts}
 

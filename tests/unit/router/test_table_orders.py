@@ -1,4 +1,4 @@
-"""Orders become the router's own words, or are refused before anything is done."""
+"""Translation of orders to the router's own types; bad ones are refused first."""
 
 from __future__ import annotations
 

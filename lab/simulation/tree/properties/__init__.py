@@ -1,5 +1,5 @@
-"""What must hold in a tree of clouds, at every moment, at rest, and after everybody has left.
+"""Properties of a tree of clouds, at every moment, at rest, and after all end-points have left.
 
-Start at `checks.py`. Nothing here asks a broker whether all is well: contracts are held against
-what others have of them, and against the tables of the routers.
+Start at `checks.py`. No check asks a broker whether all is well: contracts are compared with what
+other brokers have of them, and with the tables of the routers.
 """

@@ -1,7 +1,7 @@
-"""What is promised on channels and routers, inside clouds and between them, counted anew.
+"""Capacity promised on channels and routers, inside clouds and between them, counted again.
 
-Counted from the rows of the routers, so that whatever a broker has charged and not ordered, or
-ordered and not charged, shows.
+The count uses the rows of the routers, so that it shows whatever a broker has charged and not
+ordered, or ordered and not charged.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Rates = dict[tuple[str, int], Fraction]
 Term = tuple[int, int]
 """A divisor, and the mask of the modes in which it holds."""
 Taken = dict[tuple[str, int, int], set[Term]]
-"""How a router sends a variable: by router, channel and variable."""
+"""Terms at which a router sends: by router, channel and variable."""
 
 
 def check_fitting(grid: TreeGrid) -> None:
-    """Nothing is promised beyond what there is, at any moment."""
+    """Check that promises fit the capacity, at any moment."""
     for leaf in grid.leaves().values():
         check_capacity(leaf)
     for name, broker in grid.qos_brokers().items():
@@ -44,7 +44,7 @@ def check_fitting(grid: TreeGrid) -> None:
 
 
 def _check_borders(name: str, broker: QosBroker) -> None:
-    """What contracts and floods take of each channel between clouds, counted anew from them."""
+    """Check what contracts and floods take of each channel between clouds, counted again."""
     taken: dict[tuple[int, int, Fraction], set[Term]] = {}
     accounts = broker.state.channels.accounts
     for holding, _ in broker.state.holdings.all():
@@ -75,7 +75,7 @@ def _check_borders(name: str, broker: QosBroker) -> None:
 
 
 def check_accounts(grid: TreeGrid) -> None:
-    """Accounts are what the rows amount to, no more and no less; and floods that wait behind."""
+    """Check that accounts are exactly what the rows amount to, with floods that are overridden."""
     taken = _taken(grid)
     all_rates = [_rates(grid, taken, mode) for mode in MODES]
     for leaf in grid.leaves().values():
@@ -106,7 +106,7 @@ def check_accounts(grid: TreeGrid) -> None:
 
 
 def _most(all_rates: list[Rates], key: tuple[str, int]) -> Fraction:
-    """What is promised: the most that any mode, active beside the baseline, may take."""
+    """Return what is promised: the most that any mode takes, active beside the baseline."""
     return max(rates.get(key, NOTHING) for rates in all_rates)
 
 
@@ -130,7 +130,7 @@ def _variables(grid: TreeGrid) -> dict[int, StatusVariable]:
 
 
 def _taken(grid: TreeGrid) -> Taken:
-    """By rows of routers, and by operators' floods in a cloud that its parent's override."""
+    """Return what rows of routers take, and operators' floods that the parent's override."""
     taken: Taken = {}
     for name, node in grid.routers.items():
         for order in node.table.paths.values():
@@ -149,7 +149,7 @@ def _taken(grid: TreeGrid) -> Taken:
 
 
 def _taken_of(broker: QosBroker, taken: Taken) -> Taken:
-    """The same with the floods of a broker's own operators, on its own channels."""
+    """Return the same with the floods of a broker's own operators, on its own channels."""
     all_taken = {key: set(some) for key, some in taken.items()}
     for found in broker.parts.flooding.floods.values():
         for mode, term in found.own.items():
@@ -164,7 +164,7 @@ def _take(taken: Taken, key: tuple[str, int, int], term: Term) -> None:
 
 
 def _rates(grid: TreeGrid, taken: Taken, mode: int) -> Rates:
-    """While this mode is active beside the baseline."""
+    """Return the rates while this mode is active beside the baseline."""
     variables = _variables(grid)
     rates: Rates = {}
     for (router, channel_id, number), some in taken.items():
@@ -179,7 +179,7 @@ def _share(some: set[Term], mode: int) -> Fraction:
 
 
 def _in_scope(grid: TreeGrid, router: str, level: int) -> list[int]:
-    """Channels to other routers that a flood from this depth takes, of all that leave a router."""
+    """Return the channels from a router to others that a flood from this depth takes."""
     plan = grid.swarm.plan
     return [
         channel_id
@@ -191,7 +191,7 @@ def _in_scope(grid: TreeGrid, router: str, level: int) -> list[int]:
 
 
 def _through(grid: TreeGrid, router: str, rates: Rates) -> Fraction:
-    """Events a second in and out of a router: from publishers, and over all its channels."""
+    """Return the events a second in and out of a router: from publishers, and over all channels."""
     leaf = grid.leaf(cloud_of(router))
     assert leaf is not None
     registry = leaf.registry

@@ -1,4 +1,4 @@
-"""What an answer promises in a tree: it is on the disk, on the routers, and survives the broker."""
+"""Promises of an answer in a tree: it is on the disk, on the routers, and survives the broker."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 
 class TreeAnswers:
-    """`acknowledged` are the contracts of which somebody was told, by the subscriber's cloud."""
+    """Checks of answers; `acknowledged` are the granted contracts, by the subscriber's cloud."""
 
     def __init__(self, grid: TreeGrid) -> None:
         self._grid = grid
         self.acknowledged: dict[str, set[int]] = {cloud: set() for cloud in grid.clouds}
         self.granted: dict[str, Quality] = {}
-        """What somebody was told to have of a contract when it was asked for, or changed."""
+        """Quality in the last answer about a contract, to its request or its change."""
 
     def answered(self, node: EndPointNode, asked: Asked, outcomes: tuple[Outcome, ...]) -> None:
-        """An application hears this now; all of it must be on its own cloud's disk."""
+        """Check that all of an answer that an application gets is on the disk of its own cloud."""
         check_answer(asked.command, outcomes)
         cloud = cloud_of(node.name)
         facts = self._grid.brokers[cloud].journal.facts
@@ -69,12 +69,12 @@ class TreeAnswers:
                 self._forget(node, asked)
 
     def _forget(self, node: EndPointNode, asked: Asked) -> None:
-        """A change without a good end: what was before is asked for anew, perhaps."""
+        """Forget the granted quality after a failed change, since the request may be repeated."""
         if isinstance(asked.command, ChangeSubscription):
             self.granted.pop(f"{cloud_of(node.name)}#{asked.command.subscription_id}", None)
 
     def not_answered(self, node: EndPointNode, asked: Asked) -> None:
-        """Where nothing goes wrong, nobody waits in vain."""
+        """Check that a request is answered if the seed has no fault."""
         self._forget(node, asked)
         if self._grid.swarm.is_quiet:
             raise PropertyBroken("requests are answered", f"{node.name} waited for {asked.command}")
@@ -85,7 +85,7 @@ class TreeAnswers:
             raise PropertyBroken(DURABLE, f"the change of {command.subscription_id} by {node.name}")
 
     def restored(self, node: TreeBrokerNode) -> None:
-        """A leaf broker has read its journal: it knows all that it ever acknowledged."""
+        """Check that a restarted leaf broker knows all that it ever acknowledged."""
         broker = node.broker
         if not isinstance(broker, LeafBroker):
             return
@@ -108,7 +108,7 @@ class TreeAnswers:
                 )
 
     def returned(self, node: TreeBrokerNode, body: bytes) -> None:
-        """A leaf broker sends an answer: one way of each new contract is up, hop by hop."""
+        """Check that one path of each new contract in a leaf broker's answer is up, hop by hop."""
         broker = node.broker
         if b"GrantedOutcome" not in body or not isinstance(broker, LeafBroker):
             return
@@ -124,9 +124,9 @@ class TreeAnswers:
                     )
 
     def _is_published(self, variable: StatusVariable) -> bool:
-        """Whether it still is; its cloud may have torn everything down while the word came here.
+        """Return whether the variable is still published.
 
-        Another may have its name by then.
+        Its cloud may have withdrawn it meanwhile, and another variable may have its name.
         """
         leaf = self._grid.leaf(cloud_of(variable.name))
         found = None if leaf is None else leaf.registry.publications.get(variable.name)
@@ -134,7 +134,7 @@ class TreeAnswers:
 
     @staticmethod
     def _is_first(broker: LeafBroker, number: int) -> bool:
-        """Whether it has neither ended nor moved on since."""
+        """Return whether the contract has neither ended nor moved since its grant."""
         found = broker.registry.subscriptions.get(number)
         if found is not None:
             return not found.record.generation
@@ -150,7 +150,7 @@ class TreeAnswers:
         for name, channel_id in zip(path.routers, (*path.channel_ids, 0), strict=True):
             router = self._grid.routers[name]
             if not router.is_up or not router.is_whole:
-                continue  # It has crashed since it confirmed.
+                continue  # The router has crashed since its confirmation.
             rows = [row for row in router.table.paths.values() if row.variable_id == variable_id]
             if not any(not channel_id or row.channel_id == channel_id for row in rows):
                 return False

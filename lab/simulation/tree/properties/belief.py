@@ -1,4 +1,4 @@
-"""At rest every leaf broker holds exactly what its applications believe to have."""
+"""Agreement at rest: every leaf broker holds exactly what its applications have."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _check_contracts(grid: TreeGrid, cloud: str, node: EndPointNode, leaf: LeafB
     known |= application.caught.keys()
     extra, missing = held - known, known - held
     if grid.brokers[cloud].lives > 1:
-        # What a broker had still to tell when it died is not told by the next one.
+        # A broker that dies does not send its pending notices, nor does the next one.
         extra = {one for one in extra if not _pattern_of(leaf, one)}
         missing -= grid.brokers[cloud].journal.facts.ended
     if extra or missing:
@@ -74,7 +74,7 @@ def _pattern_of(leaf: LeafBroker, number: int) -> int:
 
 
 def check_all_is_empty(grid: TreeGrid) -> None:
-    """Everybody has left: no broker has anything of anybody."""
+    """Check that no broker has anything of the end-points once all have left."""
     for cloud, leaf in grid.leaves().items():
         check_nothing_is_left(leaf)
         tree = leaf.registry.tree

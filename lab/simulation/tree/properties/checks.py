@@ -1,4 +1,4 @@
-"""All properties of a tree under one roof, and when each is looked at."""
+"""All properties of a tree, and the moments of their checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TreeProperties:
-    """Raises `PropertyBroken` at the first thing that does not hold."""
+    """Checks that raise `PropertyBroken` at the first property that does not hold."""
 
     def __init__(self) -> None:
         self._grid: TreeGrid | None = None
@@ -35,7 +35,7 @@ class TreeProperties:
         self._terms = Terms()
 
     def watch(self, grid: TreeGrid) -> None:
-        """Look at this tree from now on."""
+        """Check this tree from now on."""
         self._grid = grid
         answers = self._answers = TreeAnswers(grid)
         for node in grid.brokers.values():
@@ -56,12 +56,12 @@ class TreeProperties:
         self._answers.not_answered(node, asked)
 
     def check_safety(self) -> None:
-        """Cheap enough for every moment."""
+        """Check the properties that are cheap enough for every moment."""
         check_fitting(self.grid)
         self._terms.check(self.grid)
 
     def check_rest(self) -> None:
-        """Nothing is on its way: everybody must tell the same story."""
+        """Check at rest, when no message is in transit, that all nodes agree."""
         check_belief(self.grid)
         check_contracts(self.grid)
         check_promises(self.grid)
@@ -71,15 +71,15 @@ class TreeProperties:
         check_deliveries(self.grid)
 
     def check_empty(self) -> None:
-        """All end-points have left: nothing of them is anywhere."""
+        """Check that nothing of the end-points is left once all have left."""
         check_all_is_empty(self.grid)
         check_nothing_promised(self.grid)
         check_bare(self.grid)
 
-    # Whether anything is still to come.
+    # Unrest: what is still in progress.
 
     def unrest(self) -> str | None:
-        """What is still to come, if anything."""
+        """Return what is still in progress, or None."""
         return (
             self._unrest_of_brokers()
             or unrest_of_endpoints(self.grid.endpoints)

@@ -1,4 +1,4 @@
-"""At rest every broker agrees with its parent, and owners with all that is theirs."""
+"""Agreement at rest of every broker with its parent, and of owners with the parts of contracts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OWNED: Final = "the lowest common broker owns a contract"
 DISJOINT: Final = "paths are disjoint"
 
 Held = dict[str, dict[str, int]]
-"""By broker and contract the one generation that it holds, committed."""
+"""The one generation of each contract that each broker holds, committed."""
 
 
 def check_contracts(grid: TreeGrid) -> None:
-    """Every contract across clouds: asked for, owned, and held part by part."""
+    """Check every contract across clouds: requested, owned, and held part by part."""
     held = _held(grid)
     owners = _owners(grid)
     asked = _asked(grid)
@@ -50,7 +50,7 @@ def check_contracts(grid: TreeGrid) -> None:
 
 
 def _asked(grid: TreeGrid) -> dict[str, tuple[str, int]]:
-    """What subscribers have of other clouds: the variable's name, and the generation granted."""
+    """Return the variable's name and the granted generation of each contract across clouds."""
     found = {}
     for cloud, leaf in grid.leaves().items():
         for number, asked in leaf.registry.tree.asked.items():
@@ -90,7 +90,7 @@ def _held(grid: TreeGrid) -> Held:
 
 
 def _holders(grid: TreeGrid, owner: str, holding: Holding) -> set[str]:
-    """All below an owner that hold a part of a contract, by what each knows of its children."""
+    """Return all brokers below an owner that hold a part of a contract, as parents record it."""
     brokers = grid.qos_brokers()
     found: set[str] = set()
     open_ = [(owner, holding)]
@@ -123,9 +123,9 @@ def _segment(leaf: LeafBroker, holding: Holding) -> Subscribed:
 
 
 def _check_paths(grid: TreeGrid, owner: str, holding: Holding) -> None:
-    """The parts of all clouds together: as many paths as granted, and as disjoint as it says.
+    """Check that the parts of all clouds form as many paths as granted, as disjoint as recorded.
 
-    As it says now: a cloud may have moved its part since, and told that its paths share a router.
+    The record is the current one: a cloud may have moved its part and reported shared routers.
     """
     body = grid.qos_brokers()[owner].state.holdings.body(holding)
     count = max(qos.redundancy for qos in body.granted.values())

@@ -1,6 +1,6 @@
-"""What floods: each child has what its parent has, each router what its cloud has; or nobody any.
+"""Agreement on floods: each child has what its parent has, each router what its cloud has.
 
-Nothing is reserved at rest, and what every channel carries by flooding can be counted from here.
+Nothing is reserved at rest, so the flooding load of every channel can be counted from here.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 AGREE: Final = "all of a scope floods alike, or nobody"
 
 Terms = dict[int, tuple[int, int]]
-"""How a variable floods in each mode: from which level down, and every n-th slot."""
+"""Flood of a variable in each mode: its top level, and its divisor."""
 Flood = tuple[int, int, int]
-"""Level, modes, every n-th slot: as a router has it."""
+"""Flood in a router's table: level, modes, divisor."""
 
 
 def unrest_of_floods(grid: TreeGrid) -> str | None:
-    """What may yet be committed or given back."""
+    """Return an open reservation or a difference between parent and child, or None."""
     for name, broker in grid.qos_brokers().items():
         for held in broker.parts.flooding.floods.values():
             if held.reserved_generation:
@@ -45,7 +45,7 @@ def check_floods(grid: TreeGrid) -> None:
 
 
 def check_nothing_floods(grid: TreeGrid) -> None:
-    """Neither brokers nor routers have anything of it left."""
+    """Check that neither brokers nor routers have any flood left."""
     left = {
         name: sorted(broker.parts.flooding.floods) for name, broker in grid.qos_brokers().items()
     }
@@ -60,7 +60,7 @@ def check_nothing_floods(grid: TreeGrid) -> None:
 
 
 def _unlike(grid: TreeGrid) -> str | None:
-    """A child that has not just what its parent wants of it, if there is one."""
+    """Return a difference between a child's floods and those that its parent wants, or None."""
     brokers, leaves = grid.qos_brokers(), grid.leaves()
     for name, broker in brokers.items():
         state = broker.state
@@ -87,7 +87,7 @@ def _above(held: FloodingHeld | FloodingSet) -> Terms:
 
 
 def _in_force(held: FloodingHeld | FloodingSet, level: int) -> Terms:
-    """Where the parent has spoken its word holds: in its modes, or with mode 0 in all of them."""
+    """Return the terms in force: the parent's in their modes, or alone if they include mode 0."""
     terms = _above(held)
     if 0 not in terms:
         for mode, term in held.own.items():
@@ -96,7 +96,7 @@ def _in_force(held: FloodingHeld | FloodingSet, level: int) -> Terms:
 
 
 def flooded(leaf: LeafBroker, found: FloodingSet) -> list[Flood]:
-    """What a router of the cloud has of it, by which channel whatsoever it comes."""
+    """Return the floods of a variable in the routers of a cloud, by whatever channel."""
     terms = _in_force(found, leaf.registry.tree.depth or 0)
     return sorted(
         (level, sum(1 << mode for mode, term in terms.items() if term == (level, every)), every)

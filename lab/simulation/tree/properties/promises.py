@@ -1,7 +1,7 @@
-"""What contracts between clouds promise: within what was asked, in time, and the best there is.
+"""Promises of contracts between clouds: within the request, in time, and the best possible.
 
-How many ways there are is worked out anew, from the channels of the plan and what is cut of them.
-Where room is tight nobody here knows what fits, so there only bands and latencies are looked at.
+The number of ways is computed again, from the channels of the plan and the cuts among them. Where
+room is tight, no check knows what fits, so only bands and latencies are checked there.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ BAND: Final = "what is granted lies between what is desired and the worst"
 LATE: Final = "paths keep the latency that is granted"
 BEST: Final = "what is desired is granted where there is room"
 ROOMY_US: Final = 1_000_000
-"""Whoever may take so long may take any way."""
+"""Latency that any way can keep."""
 
 
 class Between(NamedTuple):
-    """A contract between clouds, as its subscriber's cloud has it.
+    """A contract between clouds, as the subscriber's cloud has it.
 
     All modes have as many paths as the one that asks for most, and no path takes longer than the
     mode with the shortest latency allows.
@@ -72,7 +72,7 @@ def _paths_of(quality: Quality) -> int:
 
 
 def is_cut(grid: TreeGrid, path: SegmentedPath) -> bool:
-    """Whether nothing arrives by it, since a wire is cut on the way."""
+    """Return whether nothing arrives by a path, since a wire on it is cut."""
     return any(number in grid.wires.owned[owner].cut for owner, number in channels_of(path))
 
 
@@ -93,7 +93,7 @@ def check_promises(grid: TreeGrid) -> None:
 
 
 def _check_bands(found: Between) -> None:
-    """In every mode; the divisors of several form a chain, so one may be less than desired."""
+    """Check the quality in every mode; with several modes a divisor may be below the desired."""
     if found.quality.keys() != found.desired.keys():
         raise PropertyBroken(BAND, f"{found.contract} has the modes {list(found.quality)}")
     for mode, qos in found.quality.items():
@@ -110,7 +110,7 @@ def _check_bands(found: Between) -> None:
 
 
 def _check_best(grid: TreeGrid, found: Between) -> None:
-    """Nothing was ever broken, and nobody has taken the room."""
+    """Check that a contract has the best quality if nothing was ever broken and there is room."""
     wanted = _paths_of(found.desired)
     is_lowered = found.redundancy < wanted or any(
         qos.every > found.desired[mode].every for mode, qos in found.quality.items()
@@ -132,15 +132,15 @@ def _latencies(grid: TreeGrid) -> dict[Channel, int]:
 
 
 def _is_free(grid: TreeGrid, found: Between) -> bool:
-    """Whether nothing but the wires themselves decides what it can have."""
+    """Return whether nothing but the wires limits a contract."""
     return grid.swarm.outline.room == "ample" and not _has_tight_latency(found.desired)
 
 
-# What is still to come.
+# What is still in progress.
 
 
 def unrest_of_promises(grid: TreeGrid, promised: dict[str, Quality]) -> str | None:
-    """What could be led round a cut wire, or be had again as it was granted; or is healed."""
+    """Return a contract that can still be restored or moved off a cut wire, or a stale report."""
     broken: dict[str, int] = {}
     for found in contracts_between(grid):
         cut = [is_cut(grid, path) for path in found.granted.paths]
@@ -154,16 +154,16 @@ def unrest_of_promises(grid: TreeGrid, promised: dict[str, Quality]) -> str | No
                 f"{wanted} paths, and is owed {again}"
             )
     for name, broker in grid.qos_brokers().items():
-        told = broker.survey()["broken"]
-        if told != broken.get(name, 0):
-            return f"{name} takes {told} contracts for broken, not {broken.get(name, 0)}"
+        reported = broker.survey()["broken"]
+        if reported != broken.get(name, 0):
+            return f"{name} takes {reported} contracts for broken, not {broken.get(name, 0)}"
     return None
 
 
 def owed(found: Between, before: Quality) -> Quality:
-    """The modes that have less than was granted in them before, with what is to be had again.
+    """Return the modes that have less than was granted before, with the quality to restore.
 
-    What was granted before may be more than is desired since a change.
+    The former grant may be more than is desired since a change.
     """
     lacking: Quality = {}
     most = _paths_of(found.desired)
@@ -182,7 +182,7 @@ def owed(found: Between, before: Quality) -> Quality:
 
 
 def _wanted(found: Between, cut: list[bool], again: Quality) -> int:
-    """With how many ways it is not to stay as it is; 0 if it may."""
+    """Return the number of ways with which a contract must change; 0 if it may stay as it is."""
     if again:
         return _paths_of(again)
     if all(cut):
@@ -191,7 +191,7 @@ def _wanted(found: Between, cut: list[bool], again: Quality) -> int:
 
 
 def _free_ways(grid: TreeGrid, found: Between) -> int:
-    """Over channels without contracts of tight latency: more load might make those late."""
+    """Count ways over channels without contracts of tight latency, since load might delay those."""
     relied_on: set[Channel] = set()
     for other in contracts_between(grid):
         if _has_tight_latency(other.quality):
@@ -218,13 +218,13 @@ def _ways(grid: TreeGrid, found: Between, without: frozenset[Channel]) -> int:
     return ways_between(grid, found.granted.owner, found.name, found.subscriber, without)
 
 
-# What to break.
+# Cuts that lower a contract.
 
 
 def lowering_cuts(grid: TreeGrid, found: Between) -> list[tuple[Channel, ...]]:
-    """One wire of each path, in all ways that leave fewer paths than granted, but enough.
+    """Return the cuts of one wire a path that leave fewer paths than granted, but enough.
 
-    Of a contract with as few paths as it may have, all ways that leave so many: those may be slow.
+    For a contract with its fewest allowed paths: the cuts that leave so many, perhaps slower ones.
     """
     if found.worst == found.desired:
         return []

@@ -1,4 +1,4 @@
-"""Records: what a broker writes, its next life reads; a journal that it cannot read ends it."""
+"""Readability of records: a broker's next process must be able to read its journal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RULE: Final = "what is written can be read"
 
 
 def check_readable(name: str, broker: Broker | None, written: Sequence[bytes]) -> None:
-    """Under the schema of its own journal, and what is encoded inside a record as well."""
+    """Check that records, and values encoded in them, can be read under the journal's schema."""
     assert isinstance(broker, LeafBroker | QosBroker), f"{name} writes although it does not run"
     if isinstance(broker, LeafBroker):
         read = partial(_read_of_leaf, broker)

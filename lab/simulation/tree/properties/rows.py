@@ -1,4 +1,4 @@
-"""The rows of all routers, worked out anew from what the brokers hold; nothing more is anywhere."""
+"""The rows of all routers, computed again from the state of the brokers; there are no others."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ARRIVE: Final = "events reach those who take them, and nobody else"
 SLOTS: Final = (0, 1, 2, 3, 4, 6)
 
 Row = tuple[int, int, tuple[int, int, int]]
-"""Variable, channel; every n-th slot, at which priority, in which modes."""
+"""Variable, channel; divisor, priority and mode mask."""
 
 Taker = tuple[str, Mapping[int, "Qos"]]
-"""A subscriber, and what it was granted in each mode."""
+"""A subscriber, and its granted quality in each mode."""
 
 
 def check_rows(grid: TreeGrid) -> None:
-    """Broker, agent and core of every router hold the rows of the contracts, and no other."""
+    """Check that broker, agent and core of every router hold exactly the rows of the contracts."""
     for leaf in grid.leaves().values():
         expected = _expected(leaf)
         for name in leaf.registry.routers:
@@ -53,7 +53,7 @@ def check_rows(grid: TreeGrid) -> None:
 
 
 def check_bare(grid: TreeGrid) -> None:
-    """Nobody is attached: routers hold their channels with each other, and nothing else."""
+    """Check that routers without attachments hold only their channels with each other."""
     for leaf in grid.leaves().values():
         known = leaf.registry.channels.keys() | leaf.registry.tree.borders.keys()
         for name in leaf.registry.routers:
@@ -96,7 +96,7 @@ def _expected(leaf: LeafBroker) -> dict[str, Counter[Row]]:
 
 
 def _lasts(leaf: LeafBroker, record: Subscribed) -> list[int]:
-    """By which channel each path leaves its last router: to another cloud, or its subscriber."""
+    """Return the channel by which each path leaves its last router."""
     if not record.exits:
         attachments = leaf.registry.endpoints[record.subscriber].attachments
         return [attachments[path.routers[-1]].down_channel_id for path in record.paths]
@@ -109,11 +109,11 @@ def _lasts(leaf: LeafBroker, record: Subscribed) -> list[int]:
     return found
 
 
-# Whether events arrive.
+# Delivery of events.
 
 
 def check_deliveries(grid: TreeGrid) -> None:
-    """Every slot of every variable comes to those who take it, in any cloud, and to nobody else."""
+    """Check that every slot of every variable reaches its subscribers, and no other."""
     takers, unreached = _takers(grid), _unreached(grid)
     owners = {
         (edge, here.down_channel_id): name
@@ -141,7 +141,7 @@ def check_deliveries(grid: TreeGrid) -> None:
 
 
 def _everys_in(mode: int, takers: list[Taker]) -> dict[str, set[int]]:
-    """At which divisors each subscriber takes a variable while this mode is active."""
+    """Return the divisors at which each subscriber takes a variable while this mode is active."""
     found: dict[str, set[int]] = {}
     for who, granted in takers:
         for one, qos in granted.items():
@@ -151,7 +151,7 @@ def _everys_in(mode: int, takers: list[Taker]) -> dict[str, set[int]]:
 
 
 def _takers(grid: TreeGrid) -> dict[str, list[Taker]]:
-    """Who takes which variable, in which quality: of all that the leaf brokers have granted."""
+    """Return the subscribers of each variable with their quality, as leaf brokers granted it."""
     found: dict[str, list[Taker]] = {}
     for leaf in grid.leaves().values():
         for subscription in leaf.registry.subscriptions.values():
@@ -166,7 +166,7 @@ def _takers(grid: TreeGrid) -> dict[str, list[Taker]]:
 
 
 def _unreached(grid: TreeGrid) -> dict[str, set[str]]:
-    """Who has only paths over wires that are cut; by another's path an event may come though."""
+    """Return subscribers with only cut paths; an event may reach them by another's path though."""
     found: dict[str, set[str]] = {}
     for contract in contracts_between(grid):
         if all(is_cut(grid, path) for path in contract.granted.paths):
@@ -177,7 +177,7 @@ def _unreached(grid: TreeGrid) -> dict[str, set[str]]:
 def arrivals(
     grid: TreeGrid, publisher: EndPointNode, variable_id: int, slot: int, active: int
 ) -> set[tuple[str, int]]:
-    """Edges and channels by which an event of this slot leaves for an end-point in these modes."""
+    """Return edges and channels by which an event of this slot leaves for an end-point."""
     found: set[tuple[str, int]] = set()
     seen: set[str] = set()
     open_routers: list[RouterNode] = []

@@ -1,4 +1,4 @@
-"""Terms: whoever has heard a newer one never goes back to an older, not even by a restart."""
+"""Terms of brokers: a broker that knows a newer term never returns to an older one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ RULE: Final = "terms only grow"
 
 
 class Terms:
-    """`highest` is what each broker was seen to know of another, at some moment."""
+    """Highest term of each broker that every other broker was seen to know."""
 
     def __init__(self) -> None:
         self._highest: dict[tuple[str, str], int] = {}
 
     def check(self, grid: TreeGrid) -> None:
-        """Of those whose journals are written: what is not on the disk yet may be forgotten."""
+        """Check brokers whose journals are written; unwritten terms may be forgotten."""
         settled = {name for name, node in grid.brokers.items() if node.journal.is_idle}
         for name, leaf in grid.leaves().items():
             if name not in settled:

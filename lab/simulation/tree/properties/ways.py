@@ -1,6 +1,6 @@
-"""How many ways without a common channel lead from a publisher to a subscriber, by the wires alone.
+"""Number of ways without a common channel from a publisher to a subscriber, by the wires alone.
 
-Counted by finding one more after another, and giving up what stands in its way (Ford, Fulkerson).
+The count adds one way after another and reroutes those in its place (Ford, Fulkerson).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from lab.simulation.tree.grid import TreeGrid
 
 Channel = tuple[str, int]
-"""Whose it is, and its number there."""
+"""Owner of a channel, and its number there."""
 Leaving = dict[str, list[tuple[Channel, str]]]
-"""The channels that leave each router, and where they lead."""
+"""The channels that leave each router, with their receivers."""
 Taken = dict[Channel, tuple[str, str]]
 """Channels of the ways found so far, with their two ends."""
 
@@ -28,7 +28,7 @@ def ways_between(
     subscriber: str,
     without: frozenset[Channel] = frozenset(),
 ) -> int:
-    """In the scope of an owner, over wires that are not cut, nor among those to do without."""
+    """Count ways in the scope of an owner, over wires that are neither cut nor in `without`."""
     leaving, taken = _leaving(grid, owner, without), Taken()
     leaf = grid.leaf(cloud_of(name))
     publication = None if leaf is None else leaf.registry.publications.get(name)
@@ -62,7 +62,7 @@ def _edges(grid: TreeGrid, endpoint: str) -> set[str]:
 
 
 def _search(leaving: Leaving, taken: Taken, sources: set[str], targets: set[str]) -> Taken | None:
-    """Channels to take, and taken ones to give up, for one way more."""
+    """Return the channels to take, and the taken ones to give up, for one more way."""
     steps_to: dict[str, Taken] = {name: {} for name in sorted(sources)}
     open_ = deque(steps_to)
     while open_:

@@ -214,8 +214,10 @@ def test_each_application_class_is_held_to_its_bound(name: str) -> None:
 @pytest.mark.feature("S0-54")
 def test_latency_is_given_up_before_redundancy() -> None:
     allocator = Allocator(cloud(LADDER, latency_us=2_000))
-    wish = QosRequest(latency_us=4_000, latency_us_worst=50_000, redundancy=2, redundancy_worst=1)
-    contract = grant(allocator, ask(1, variable(), ("e0 e1", "e2 e3"), wish))
+    quality = QosRequest(
+        latency_us=4_000, latency_us_worst=50_000, redundancy=2, redundancy_worst=1
+    )
+    contract = grant(allocator, ask(1, variable(), ("e0 e1", "e2 e3"), quality))
     granted = contract.granted[0]
     assert granted.redundancy == 2
     assert 4_000 < max(path.latency_us for path in contract.paths) <= granted.latency_us < 50_000
@@ -225,8 +227,8 @@ def test_latency_is_given_up_before_redundancy() -> None:
 @pytest.mark.feature("S0-54")
 def test_redundancy_is_given_up_before_how_often() -> None:
     allocator = Allocator(cloud(LINE, bandwidth=1_000_000))
-    wish = QosRequest(redundancy=3, redundancy_worst=1, every_worst=10)
-    contract = grant(allocator, ask(1, variable(), ("a", "c"), wish))
+    quality = QosRequest(redundancy=3, redundancy_worst=1, every_worst=10)
+    contract = grant(allocator, ask(1, variable(), ("a", "c"), quality))
     assert (contract.granted[0].redundancy, contract.granted[0].every) == (1, 1)
     assert contract.degraded[0].startswith("redundancy 3 lowered to 1: ")
 
@@ -248,8 +250,8 @@ def test_a_band_that_does_not_fit_at_its_worst_is_refused_by_its_worst() -> None
 
 
 def test_an_interval_below_the_period_is_granted_as_the_period_within_the_band() -> None:
-    wish = QosRequest(interval=Period(1, 100), interval_worst=Period(1, 10))
-    contract = grant(Allocator(cloud(LINE)), ask(1, variable(1, 30), ("a", "c"), wish))
+    quality = QosRequest(interval=Period(1, 100), interval_worst=Period(1, 10))
+    contract = grant(Allocator(cloud(LINE)), ask(1, variable(1, 30), ("a", "c"), quality))
     assert contract.granted[0].every == 1
     assert "not published more often" in contract.degraded[0]
 

@@ -21,7 +21,7 @@ VOLTAGE = variable()
 
 
 def asked(number: int, every: int) -> AllocationRequest:
-    """Each by a subscriber of its own."""
+    """Return requests, each of a separate subscriber."""
     return ask(number, VOLTAGE, ("a", "c"), QosRequest(every=every), subscriber=f"s{number}")
 
 

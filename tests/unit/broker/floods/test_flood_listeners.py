@@ -1,4 +1,4 @@
-"""End-points that hear all that floods: while they are registered, and only then (S0-47)."""
+"""End-points that receive all floods while they are registered, and only then (S0-47)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def hear(cloud: Conversation, command: ListenToFloods = HEAR) -> list[str]:
 
 
 def hearing_channels(cloud: Conversation) -> dict[str, list[ChannelOrder]]:
-    """By router, the channels that lead to an end-point and flood."""
+    """Return the channels of each router that lead to an end-point and flood."""
     found = {
         name: [
             order

@@ -1,4 +1,4 @@
-"""What a child may say of floods: of its own clouds, of what counts, while it is one."""
+"""Messages of a child about floods: only of its own clouds and of current generations."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_end_of_a_variable_does_not_end_the_flood_of_one_that_has_its_name_n
 
 
 def test_no_child_is_removed_while_anything_floods(pair: Family) -> None:
-    """It would not hear when that ends."""
+    """Refuse to remove a child, which would not receive the end of the flood."""
     removal = RemoveChild(request_id=4, name="b")
     refused = pair.operate("root", removal).refused
     assert refused is not None
@@ -150,7 +150,7 @@ def test_a_refusal_goes_with_the_child(pair: Family) -> None:
 
 
 def test_a_refusal_goes_with_the_flood(pair: Family, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if the child never says that it has done what it was told since."""
+    """Check the refusal also if the child never confirms the next change."""
     parent = pair.leaves["b"].broker._tree.session
     send = parent.send
 

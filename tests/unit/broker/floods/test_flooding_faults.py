@@ -49,7 +49,7 @@ def pair() -> Family:
 
 
 class SlowDisk:
-    """What a broker writes waits here until it is let go, or fails."""
+    """Disk whose writes wait until they are released, or fail."""
 
     def __init__(self, node: QosNode, monkeypatch: pytest.MonkeyPatch) -> None:
         self._node = node
@@ -188,7 +188,7 @@ def test_a_stop_that_a_middle_broker_cannot_write_is_heard_again(
 
 
 def test_a_child_that_is_away_is_named_at_once(pair: Family) -> None:
-    """Its own cloud is asked first who publishes the variable: nobody waits for that either."""
+    """Check that the look-up of the variable's publisher does not wait either."""
     pair.disconnect("a")
     pair.ask("root", FLOOD)
     refused = answer_of(pair).refused
@@ -230,7 +230,7 @@ def test_a_child_that_joins_again_before_the_decision_reserves_again(pair: Famil
 
 
 def until_reserved(family: Family) -> None:
-    """Until p holds what the root wants reserved; its word of it never arrives."""
+    """Run until p holds the root's reservation; p's answer never arrives."""
     floods = family.brokers["p"].broker.parts.flooding.floods
     for _ in range(1_000):
         if VOLTAGE in floods and floods[VOLTAGE].reserved_generation:
@@ -289,7 +289,7 @@ def test_room_is_asked_for_what_an_operator_wants_behind_its_parents_word() -> N
 
 
 def levels(family: Family) -> set[int]:
-    """From which depth down routers flood, and of which depth the channels between clouds are."""
+    """Return the top levels of floods in routers, and the levels of channels between clouds."""
     found = set()
     for leaf in family.leaves.values():
         for router in leaf.routers.values():
@@ -345,8 +345,8 @@ def test_a_child_that_was_away_when_a_flood_ended_confirms_it_as_soon_as_it_is_b
     assert flooding_clouds(pair) == set()
 
 
-def test_behind_a_parents_word_for_all_modes_is_given_up_what_has_no_room() -> None:
-    """What p wanted in one mode did not flood meanwhile, and its room in a cloud is gone."""
+def test_a_flood_overridden_in_all_modes_is_given_up_if_it_has_no_room_any_more() -> None:
+    """End the root's flood, when p's own, overridden until then, has no room any more."""
     family = middle()
     every_tenth = SetFlooding(request_id=1, name=VOLTAGE, every=10)
     in_one_mode = SetFlooding(request_id=1, name=VOLTAGE, modes=(2,))

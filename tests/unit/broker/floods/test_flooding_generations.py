@@ -1,4 +1,4 @@
-"""What a parent says of flooding has a number, and no number is ever that of anything else."""
+"""Generations of a parent's messages on floods: no number is used twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OTHER = "a/pmu2/current"
 
 
 def restart_compacted(family: Family, broker: str) -> None:
-    """It starts anew with the shortest journal that leads to where it stands."""
+    """Restart a broker with the shortest journal of its state."""
     node = family.brokers[broker]
     node.journal[:] = [encode(operation) for operation in node.broker.state.operations()]
     family.kill(broker)

@@ -16,7 +16,7 @@ WHY = "\N{GREEK SMALL LETTER ALPHA}" * REASON_MAX
 
 
 def facts_of(name: str) -> dict[str, Any]:
-    """As long as they come."""
+    """Return facts of the greatest possible length."""
     term = {"level": 200, "every": 4 * 10**9, "asked_by": "operator", "overrides_operator": False}
     return {
         "name": name,

@@ -1,4 +1,4 @@
-"""While a broker is cut off from its parent its operators still decide what is theirs."""
+"""Floods during a partition: operators of a separated broker still control their own floods."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def cut_off_while_reserving(family: Family) -> None:
-    """p floods, holds what the root wants reserved, and never hears what becomes of that."""
+    """Separate p while it floods and holds a reservation of the root."""
     assert flood(family, "p", every=2).refused is None
     family.ask("root", SetFlooding(request_id=1, name=VOLTAGE))
     held = family.brokers["p"].broker.parts.flooding.floods

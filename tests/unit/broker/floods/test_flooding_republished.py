@@ -30,7 +30,7 @@ OWN = SetFlooding(request_id=7, name=VOLTAGE)
 
 
 def publish_anew(family: Family) -> int:
-    """Its new identifier."""
+    """Publish a variable again and return its new identifier."""
     leaf = family.leaves["a"]
     leaf.ask("a/pmu", "a/0", Unpublish(names=(VOLTAGE,)))
     family.settle()
@@ -85,7 +85,7 @@ def long_chain() -> Family:
 def test_a_broker_between_two_others_keeps_what_counts_while_an_old_publication_is_asked_for() -> (
     None
 ):
-    """While p is cut off its operator floods the new one; the root then speaks of the old one."""
+    """Flood the new publication at p while it is separated; the root then sends the old one."""
     family = long_chain()
     assert family.operate("root", FLOOD).refused is None
     family.disconnect("p")

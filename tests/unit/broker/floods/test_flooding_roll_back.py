@@ -1,4 +1,4 @@
-"""What could not be made durable of flooding leaves no charge, and takes none away."""
+"""Roll-back of floods that could not be made durable: charges are as before."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def channel(number: int, start: str, end: str) -> EventChannel:
 
 
 def broker(*operations: TreeOperation) -> QosBroker:
-    """With two channels between its clouds, and these operations behind it."""
+    """Return a broker with two channels between its clouds, after these operations."""
     channels = [channel(0, "a/0", "b/0"), channel(0, "b/0", "a/0")]
     outside = Outside(PlainVerifier(), lambda: 0)
     found = QosBroker(TreeSettings("root"), outside, ["a", "b"], channels)

@@ -1,4 +1,4 @@
-"""What floods between clouds costs the routers at both ends of every channel there."""
+"""Charges of floods between clouds on the routers at both ends of every channel."""
 
 from __future__ import annotations
 

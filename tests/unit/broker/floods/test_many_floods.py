@@ -1,4 +1,4 @@
-"""As many floods as there may be, whoever asks for them, and as many words of a child about one."""
+"""The most floods, whoever requests them, and the most messages of a child about one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_WEST = 600
 
 
 class FloodedCloud(CloudStandIn):
-    """It has room for whatever floods."""
+    """Cloud with room for every flood."""
 
     def _hear(self, message: Message) -> None:
         match message:

@@ -98,7 +98,7 @@ def stop(family: Family, broker: str, *modes: int) -> OperatorAnswer:
 
 
 def floods(family: Family, name: str = VOLTAGE) -> dict[str, tuple[FloodOrder, ...]]:
-    """What each cloud's routers flood of it, all of them alike; clouds that do are in here."""
+    """Return the floods of a variable in the routers of each cloud that has any."""
     found = {}
     for cloud, leaf in family.leaves.items():
         number = variable_id(family, name)
@@ -150,7 +150,7 @@ class Obedient:
                 core.commit([forwarding_row(carried_of(order), ()) for order in variables])
 
     def publish(self, family: Family, name: str) -> list[dict[str, list[str]]]:
-        """One event; round by round who hears it first, and who drops a copy."""
+        """Publish one event; return who receives it first, and who drops a copy, by round."""
         cloud, endpoint = name[0], name.rpartition("/")[0]
         edge = f"{cloud}/0"
         attachment = family.leaves[cloud].broker.registry.endpoints[endpoint].attachments[edge]
@@ -178,7 +178,7 @@ class Obedient:
 
 @pytest.mark.feature("S0-80")
 @pytest.mark.parametrize("case", GOLDEN["case"], ids=lambda case: str(case["name"]))
-def test_the_golden_scenarios_hold_from_the_operators_word_to_the_last_core(
+def test_the_golden_scenarios_hold_from_the_operators_command_to_the_last_core(
     case: dict[str, Any],
 ) -> None:
     family = six_clouds()
@@ -206,7 +206,7 @@ def test_the_scope_of_a_broker_is_all_clouds_below_it_and_its_level_is_its_depth
     assert floods(family) == {"a": (FloodOrder(level=2),)}
 
 
-def test_of_three_levels_the_highest_has_the_last_word_in_each_mode(family: Family) -> None:
+def test_of_three_levels_the_highest_decides_in_each_mode(family: Family) -> None:
     flood(family, "a", 1, 2, 3, every=2)
     flood(family, "p", 2, 3, every=3)
     flood(family, "root", 3, every=5)
@@ -353,8 +353,8 @@ def test_a_variable_that_is_no_longer_published_floods_nowhere(family: Family) -
 
 
 @pytest.mark.parametrize("victim", ["root", "p", "q", "a", "d"])
-def test_whoever_is_killed_after_any_word_the_flood_is_whole_or_not_there(victim: str) -> None:
-    """And asked again, it is as if nobody had died; stopped again, nothing of it is left."""
+def test_the_flood_is_whole_or_not_there_after_a_kill_at_any_message(victim: str) -> None:
+    """Kill after any message; a repeated command restores the flood, its end leaves nothing."""
     for words in itertools.count():
         family = six_clouds()
         publish(family)

@@ -87,7 +87,7 @@ def test_unsubscribing_from_all_leaves_nothing(cloud: Conversation) -> None:
 
 
 def test_what_is_named_often_in_one_request_ends_once(cloud: Conversation) -> None:
-    """A pattern, one of the two variables that it has caught, and a number that nobody has."""
+    """End a pattern, one of its two variables, and an unknown number in one request."""
     cloud.publish(f"{PMU}/more", "c1/e0")
     pattern = cloud.subscribe(CENTRE, "c1/e2", f"{PMU}/*").subscription_id
     numbers = {pattern, *cloud.broker.registry.subscriptions}
@@ -223,14 +223,14 @@ def test_changes_of_one_contract_are_made_and_answered_one_after_another(
 ) -> None:
     granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(every=12))
     number = granted.subscription_id
-    wishes = [QosRequest(every=2), QosRequest(latency_us=1), QosRequest(every=3)]
+    qualities = [QosRequest(every=2), QosRequest(latency_us=1), QosRequest(every=3)]
     sent = [
         cloud.send(
             CENTRE,
             "c1/e2",
-            ChangeSubscription(subscription_id=number, qos=ModalQos({0: wish})),
+            ChangeSubscription(subscription_id=number, qos=ModalQos({0: quality})),
         )
-        for wish in wishes
+        for quality in qualities
     ]
     cloud.settle()
 
@@ -273,7 +273,7 @@ def test_redundancy_added_later_brings_a_second_path(cloud: Conversation) -> Non
 
 
 def carried_uncharged(cloud: Conversation) -> set[tuple[str, int, int]]:
-    """Orders of paths over channels between routers that are charged to nobody."""
+    """Return orders of paths over channels between routers that are not charged."""
     channels = cloud.broker.reservations.resources.channels
     found = set()
     for name in cloud.routers:

@@ -1,4 +1,4 @@
-"""What an end-point says of its paths is kept if it can be true; whoever watches relies on that."""
+"""Reports of end-points on their paths: the broker keeps only entries that can be true."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import Outcome
 
 
-def test_of_many_words_the_first_are_said_and_the_others_counted() -> None:
+def test_of_many_texts_the_first_are_listed_and_the_others_counted() -> None:
     words = [f"{number} was not caught" for number in range(WORDS_MAX + 7)]
     assert few_words(words) == (*words[:WORDS_MAX], "and 7 more")
     assert few_words(words[:WORDS_MAX]) == tuple(words[:WORDS_MAX])

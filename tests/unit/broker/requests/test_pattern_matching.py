@@ -33,7 +33,7 @@ def caught(cloud: Conversation) -> int:
 
 
 def turns(cloud: Conversation) -> list[int]:
-    """How many variables were caught after each turn, until no more wait."""
+    """Return the number of caught variables after each batch, until none wait."""
     found = [caught(cloud)]
     while MATCH_TIMER in cloud.timers:
         del cloud.timers[MATCH_TIMER]

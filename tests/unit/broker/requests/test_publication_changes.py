@@ -1,4 +1,4 @@
-"""A variable changes its period from an announced slot; nobody has a gap, not even in a restart."""
+"""Change of a variable's period from an announced slot, without a gap, even in a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much one request may ask for."""
+"""Bounds on the size of one request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever publishes brings all its events to every edge that it comes to, if there is room."""
+"""Checks of publishers, which bring all their events to every edge they attach to."""
 
 from __future__ import annotations
 

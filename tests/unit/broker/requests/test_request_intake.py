@@ -282,7 +282,7 @@ def test_a_refused_request_stays_refused_after_a_restart_of_the_broker(
 
 
 def test_a_broker_that_cannot_write_refuses_nothing_as_if_it_could(cloud: Conversation) -> None:
-    """It may have been replaced without knowing; only the journal can tell."""
+    """Check a broker that may have been replaced without knowing; only the journal decides."""
     cloud.is_journal_held = True
     assert cloud.ask(CENTRE, "c1/e2", subscribe(f"{PMU}/nothing")) == ()
 
@@ -295,7 +295,7 @@ def test_a_request_older_than_all_that_are_kept_is_a_replay(cloud: Conversation)
     assert (refused.code, "rule replay" in refused.reason) == (NotAuthorised.code, True)
 
 
-def test_a_request_of_an_earlier_life_is_a_replay_after_it_has_left(cloud: Conversation) -> None:
+def test_a_request_of_an_earlier_process_is_a_replay_after_it_has_left(cloud: Conversation) -> None:
     old = cloud.request_id
     cloud.ask(PMU, "c1/e0", Detach())
     cloud.attach(PMU, "c1/e0", incarnation="b")

@@ -277,7 +277,7 @@ def test_patterns_survive_a_restart_of_the_broker(cloud: Conversation) -> None:
 
 
 def _matched(cloud: Conversation) -> list[Matched]:
-    """Each once, though it comes by each of the subscriber's edges."""
+    """Return the matched variables once each, though they come by each of the edges."""
     found: list[Matched] = []
     for notice in cloud.notices.get(CENTRE, []):
         if isinstance(notice, Matched) and notice not in found:

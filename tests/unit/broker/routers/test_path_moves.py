@@ -36,7 +36,7 @@ def generations(cloud: Conversation, router: str) -> set[int]:
 
 
 def move_without(cloud: Conversation) -> tuple[int, str, str]:
-    """A contract moves to a router that hears nothing of it; that, and the router it comes from."""
+    """Move a contract to a disconnected router; return its number, the old and the new router."""
     granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
     (path,) = granted.paths
     old = path.routers[1]

@@ -1,4 +1,4 @@
-"""Places to send to: numbers only, of one machine; whatever else is said of them is refused."""
+"""Addresses of receivers: numbers only, of one machine; all others are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that a router's core cannot hold: whoever depends on them is told, and nobody else."""
+"""Rows that a router's core cannot hold: only the end-points that need them are notified."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def complain(cloud: Conversation, router: str) -> None:
 
 
 def refuse_voltage(cloud: Conversation, *routers: str, is_refused: bool = True) -> None:
-    """Each of the routers comes to refuse the row, or to hold it again."""
+    """Let each of the routers refuse the row, or hold it again."""
     for router in routers:
         rows = {number_of(cloud, VOLTAGE): NO_ROOM} if is_refused else {}
         cloud.routers[router].refused = rows

@@ -13,7 +13,7 @@ def outgoing(cloud: Conversation, router: str) -> list[tuple[int, str]]:
 
 
 def silence(cloud: Conversation, router: str) -> None:
-    """The router's session is lost, and none of its neighbours hears it."""
+    """Lose the router's session, and make it silent for all its neighbours."""
     cloud.disconnect(router)
     for channel_id, receiver in outgoing(cloud, router):
         cloud.hear(receiver, ChannelStateChanged(channel_id=channel_id, is_up=False))

@@ -39,7 +39,7 @@ def wanted(cloud: Family) -> None:
     cloud.advance(LOOKS * PAUSE_NS)
 
 
-def test_no_turn_looks_for_the_ways_from_more_than_a_few_borders(cloud: Family) -> None:
+def test_no_unit_of_work_searches_from_more_than_a_few_borders(cloud: Family) -> None:
     cloud.say(WantBorders(term=7, routers=tuple(NAMES)))
     assert cloud.heard(AbstractLinksReported) == []
     cloud.advance((LOOKS - 2) * PAUSE_NS)

@@ -1,4 +1,4 @@
-"""When a committed segment is up: with one path that all of its routers have confirmed."""
+"""State of a committed segment: it is up with one path that all of its routers have confirmed."""
 
 from __future__ import annotations
 

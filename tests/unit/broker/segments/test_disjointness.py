@@ -1,4 +1,4 @@
-"""Whether the paths of a segment are disjoint is told as it is, also after they have moved."""
+"""Reports on the disjointness of a segment's paths, also after they have moved."""
 
 from __future__ import annotations
 

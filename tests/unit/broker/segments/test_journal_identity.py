@@ -1,4 +1,4 @@
-"""What a cloud tells its parent of its journal, so that one that was lost is not taken for it."""
+"""Identity of a cloud's journal for its parent: a new journal is not taken for a lost one."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Mortal(Family):
         super().write(count_max)
 
 
-# The life: each step may be done again from its beginning, as whoever speaks in it would.
+# The script: each step may be repeated from its beginning, as its sender would.
 
 
 def cross(cloud: Family) -> None:
@@ -141,7 +141,7 @@ def born() -> Mortal:
 
 
 def state(cloud: Family) -> dict[str, Any]:
-    """All that counts, without numbers that a kill may skip, and ways that it may change."""
+    """Return the state without numbers that a kill may skip and paths that it may change."""
     check(cloud)
     registry = cloud.broker.registry
     held = {

@@ -20,7 +20,7 @@ from tests.unit.broker.stand_ins import CENTRE, subscribe
 
 @pytest.fixture
 def cloud() -> Family:
-    """With a contract of one path, and a change to two that nobody has answered in time."""
+    """Cloud with a contract of one path, and a change to two that was not answered in time."""
     found = family()
     found.ask(CENTRE, "c1/e2", subscribe(FAR.name, QosRequest(redundancy=1)))
     found.grant(found.last(AskContract))
@@ -34,7 +34,7 @@ def cloud() -> Family:
 
 
 def questions(cloud: Family) -> list[tuple[int, int]]:
-    """By generation, how many paths are asked for."""
+    """Return the numbers of requested paths, by generation."""
     return sorted(
         {(word.generation, word.qos.modes[0].redundancy) for word in cloud.heard(AskContract)}
     )

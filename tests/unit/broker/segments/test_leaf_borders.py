@@ -107,7 +107,7 @@ def test_a_border_that_comes_back_elsewhere_or_is_down_is_told_anew(cloud: Famil
     assert (cloud.last(BorderReported).router, cloud.last(BorderReported).is_up) == ("c1/i0", False)
 
 
-def test_crossings_are_told_with_latency_and_what_is_free() -> None:
+def test_abstract_links_are_reported_with_latency_and_free_capacity() -> None:
     cloud = family(bandwidth_bytes_per_s=1_000_000)
     told = cloud.last(AbstractLinksReported)
     ways = {(one.from_router, one.to_router): one for one in told.abstract_links}

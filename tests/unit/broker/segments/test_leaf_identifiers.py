@@ -19,7 +19,7 @@ OTHER = f"{PMU}/angle"
 
 @pytest.fixture
 def cloud() -> Family:
-    """Without any identifiers yet."""
+    """Cloud without any identifiers yet."""
     found = Family(numbers_at_once=2)
     found.start()
     found.attach(PMU, "c1/e0", "c1/e1", data_port=0)

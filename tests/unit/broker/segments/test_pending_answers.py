@@ -60,7 +60,7 @@ def test_an_end_looks_at_its_own_request_only(cloud: Family) -> None:
     assert asked.looks - looks + begun.looks < NAMES
 
 
-def test_the_word_of_an_end_looks_at_its_own_request_only(cloud: Family) -> None:
+def test_the_message_of_an_end_looks_at_its_own_request_only(cloud: Family) -> None:
     number = min(cloud.broker.registry.tree.asked)
     cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(number,)))
     asked, begun = counted(cloud)

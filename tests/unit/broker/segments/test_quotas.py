@@ -1,4 +1,4 @@
-"""How much end-points may ask of other clouds, whether or not anybody hears of it."""
+"""Quotas of end-points for contracts with other clouds, whether or not the parent is there."""
 
 from __future__ import annotations
 

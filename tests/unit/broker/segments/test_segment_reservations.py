@@ -1,4 +1,4 @@
-"""What a parent asks of a cloud: reserve, commit and release segments of contracts."""
+"""Requests of a parent to a cloud: reserve, commit and release segments of contracts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cloud() -> Family:
 
 
 def loads(cloud: Family) -> list[object]:
-    """All that is charged, exactly."""
+    """Return all exact charges."""
     resources = cloud.broker.reservations.resources
     return [
         *((name, account.events.value) for name, account in sorted(resources.routers.items())),

@@ -1,4 +1,4 @@
-"""A cloud that speaks the protocol of the tree honestly, and has no routers but by name."""
+"""Stand-in of a cloud that follows the protocol of the tree, with routers only by name."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Segment:
-    """What the cloud holds of a contract, and how far that is."""
+    """Part of a contract that the cloud holds, and its state."""
 
     reserve: Reserve
     answer: Reserved
@@ -66,7 +66,7 @@ class Segment:
 
 @dataclass
 class CloudStandIn:
-    """Its state is all durable: a restart loses the session and begins a new term."""
+    """Cloud whose state is all durable: a restart loses the session and begins a new term."""
 
     name: str
     parent: str
@@ -96,7 +96,7 @@ class CloudStandIn:
     is_silent: bool = False
     slow_us: dict[tuple[str, str], int] = field(default_factory=dict)
     closed_ways: set[tuple[str, str]] = field(default_factory=set)
-    """Crossings that it refuses, though it has told of them."""
+    """Abstract links that the cloud refuses, though it has reported them."""
     out: list[Message] = field(default_factory=list)
 
     def restart(self) -> None:
@@ -141,7 +141,7 @@ class CloudStandIn:
         if self.is_joined:
             self.out.append(structs.replace(message, term=self.term))
 
-    # What it hears.
+    # Received messages.
 
     def handle(self, event: Event) -> list[Message]:
         match event:

@@ -48,11 +48,11 @@ DEFAULTS = (
     BrokerSettings("", modes_defined=EVERY_MODE),
     TreeSettings("", modes_defined=EVERY_MODE),
 )
-"""What brokers of clouds are told, and those above; names and parents are filled in."""
+"""Settings of leaf and QoS brokers; names and parents are filled in."""
 
 
 class QosNode:
-    """A QoS broker and its journal; `said` is what it wants brokers to hear."""
+    """A QoS broker and its journal; `said` are its messages to other brokers."""
 
     def __init__(
         self, settings: TreeSettings, children: Sequence[str], channels: Iterable[EventChannel]
@@ -202,7 +202,7 @@ class Family:
         self._tell(child, Disconnected(f"broker/{parent}"))
 
     def separate(self, *children: str) -> None:
-        """From their parents, until all is healed; what was on its way is lost."""
+        """Separate children from their parents until `heal`; messages in transit are lost."""
         for child in children:
             self.cut.add(child)
             self.disconnect(child)
@@ -251,7 +251,7 @@ class Family:
         return self.brokers[broker].answers
 
     def settle(self) -> None:
-        """Until nobody has anything more to say for a while."""
+        """Run until no broker sends anything for a while."""
         for _ in range(200):
             while self.step():
                 pass
@@ -270,7 +270,7 @@ class Family:
         self.settle()
 
     def step(self) -> bool:
-        """Deliver one word between brokers; whether there was one."""
+        """Deliver one message between brokers; return whether there was one."""
         self._gather()
         if not self._queue:
             return False
@@ -283,7 +283,7 @@ class Family:
 
     @property
     def waiting(self) -> list[tuple[str, str, Message]]:
-        """Words between brokers that are on their way."""
+        """Return the messages between brokers in transit."""
         return list(self._queue)
 
     def _nodes(self) -> list[QosNode | Conversation]:

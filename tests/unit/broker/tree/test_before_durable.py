@@ -1,4 +1,4 @@
-"""Words that come while what they are about is decided, and not yet on the disk."""
+"""Messages that arrive while their subject is decided, and not yet on the disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gridstat.net.command.machine import Received
 from gridstat.net.command.segment_messages import Commit, ContractEnded, EndContract, Release
 from gridstat.net.command.tree_messages import AskNumbers, NumbersLeased
-from tests.unit.broker.tree.seat import ask, under_a_seat
+from tests.unit.broker.tree.scripted_root import ask, below_scripted_root
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, two_clouds
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ Word = TypeVar("Word")
 
 
 def hear(world: TreeWorld, broker: str, child: str, message: Message) -> None:
-    """The broker hears a word now, whatever it has still to write."""
+    """Deliver a message to the broker now, whatever it has still to write."""
     machine = world.brokers[broker].machine
     world._do(broker, machine.handle(Received(f"broker/{child}", message), world.now_ns))
 
@@ -95,7 +95,7 @@ def test_an_end_is_confirmed_though_the_decision_before_it_cannot_be_written() -
 
 
 def hear_all(world: TreeWorld) -> None:
-    """All that is on its way, while no disk answers."""
+    """Deliver all messages in transit, while no disk answers."""
     while world.queue:
         sender, receiver, message = world.queue.popleft()
         world._tell(receiver, Received(f"broker/{sender}", message))
@@ -121,7 +121,7 @@ def test_a_child_that_joins_while_a_contract_is_being_decided_does_not_commit_it
 
 def reserved_for_root() -> TreeWorld:
     """West holds a segment for the root, which has not decided."""
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     ask(world, "c9#1")
     world.rest()
     return world

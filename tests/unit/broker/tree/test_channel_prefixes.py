@@ -10,7 +10,7 @@ from gridstat.broker.tree.tree_operations import Placed, encode
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.tree_messages import PREFIX_MAX, OpenBorder, TreeJoined
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
-from tests.unit.broker.tree.seat import under_a_seat
+from tests.unit.broker.tree.scripted_root import below_scripted_root
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, inconsistencies
 
@@ -51,7 +51,7 @@ def state_of(world: TreeWorld, name: str) -> TreeState:
 
 
 def shared_numbers(world: TreeWorld) -> list[str]:
-    """Numbers that a cloud was told for more than one channel, ever."""
+    """Return the numbers that a cloud has ever received for more than one channel."""
     told: dict[tuple[str, int], set[str]] = {}
     for _, receiver, word in world.sent:
         if isinstance(word, OpenBorder) and receiver in world.clouds:
@@ -151,7 +151,7 @@ def test_a_tree_that_has_grown_twice_has_different_numbers_above_each_cloud() ->
 
 
 def test_a_broker_is_not_told_its_place_before_the_one_above_it_knows_its_own() -> None:
-    """Else it would hold contracts with numbers that the one above takes a moment later."""
+    """Subscribe while east is cut off: mid might else use numbers that east takes later."""
     channels = both_ways("c1/m", "c2/m")
     clouds = [CloudStandIn("c1", "mid"), CloudStandIn("c2", "mid")]
     world = TreeWorld(
@@ -178,7 +178,7 @@ def test_a_broker_is_not_told_its_place_before_the_one_above_it_knows_its_own() 
 
 
 def test_a_parent_of_an_earlier_release_is_taken_to_number_by_depth() -> None:
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     world.subscribe("c2/d", VOLTAGE)
     world.rest()
     world.post("root", "west", TreeJoined(term=1, depth=2, above=("top", "root")))
@@ -188,7 +188,7 @@ def test_a_parent_of_an_earlier_release_is_taken_to_number_by_depth() -> None:
 
 
 def test_a_journal_of_an_earlier_release_numbers_by_depth() -> None:
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     west = world.brokers["west"]
     west.written = [west.written[0], encode(Placed(term=1, depth=3, above=("a", "b", "root")))]
     west.restart()
@@ -196,7 +196,7 @@ def test_a_journal_of_an_earlier_release_numbers_by_depth() -> None:
 
 
 def test_a_prefix_above_counts_more_than_one_below() -> None:
-    state = state_of(under_a_seat()[0], "west")
+    state = state_of(below_scripted_root()[0], "west")
     every = range(PREFIX_MAX + 1)
     assert choose(state, (0, 1), every, depth=2) == 2
     assert choose(state, (0,), (1,), depth=1) == PREFIX_MAX

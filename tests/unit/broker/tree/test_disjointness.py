@@ -1,4 +1,4 @@
-"""Whether the paths of a contract share a router is said as it is, not as it was hoped."""
+"""Reports on routers that the paths of a contract share."""
 
 from __future__ import annotations
 

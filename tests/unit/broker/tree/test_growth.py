@@ -1,4 +1,4 @@
-"""What a contract costs a root: the same work among many clouds as among few, and little memory."""
+"""Cost of a contract at a root: work that does not grow with the clouds, and little memory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _Steps:
 
 
 def _steps_per_contract(clouds: int, also: Callable[[TreeWorld], None] | None = None) -> float:
-    """What a root executes; `also` is done beside whatever it hears."""
+    """Return the executed steps of a root; `also` runs beside every event."""
     world = _ring(clouds)
     pairs = [(at, (at + 2) % clouds) for at in range(0, 20, 2)]
     steps = _Steps()

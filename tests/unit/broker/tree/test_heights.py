@@ -1,4 +1,4 @@
-"""How high a child says that it stands decides how long its parent waits, and nobody else."""
+"""Height that a child reports: it determines how long its parent alone waits for it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _end(world: TreeWorld) -> None:
 
 
 def _kill_points(broker: str, before: list[str]) -> int:
-    """How many instructions the broker carries out for the step, so many points there are."""
+    """Return the number of instructions of the broker for the step, each a point to kill it at."""
     world = deep_tree()
     for step in before[:-1]:
         STEPS[step](world)
@@ -55,7 +55,7 @@ WALKS = {
 def test_a_broker_killed_at_any_point_ends_in_a_state_that_all_agree_on(
     broker: str, walk: str, fate: str
 ) -> None:
-    """What it has said last before the kill is heard by all, or lost."""
+    """Kill a broker at every point; its last messages before the kill are received, or lost."""
     steps = WALKS[walk]
     points = _kill_points(broker, steps)
     assert 4 <= points <= STEPS_MAX

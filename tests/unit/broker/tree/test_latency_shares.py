@@ -1,4 +1,4 @@
-"""What is promised of a contract's parts is together no more than its bound, however they join."""
+"""Latencies promised for the parts of a contract: their sum is within its bound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def bound(latency_us: int) -> dict[int, Qos]:
 
 
 def three_clouds() -> TreeWorld:
-    """Of the channels in and those out of c2 one is far; c2 joins others than were planned."""
+    """Return three clouds; one channel into and one out of c2 is long, and c2 joins other pairs."""
     channels = [
         channel("c1/b0", "c2/in0", latency_us=FAR_US),
         channel("c1/b1", "c2/in1", latency_us=NEAR_US),

@@ -1,4 +1,4 @@
-"""A child has committed, and the word of that was lost with its session."""
+"""Confirmations of a child that were lost with its session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def step_until_up(world: TreeWorld, child: str) -> None:
-    """Until a child has confirmed, which its parent has not heard yet."""
+    """Run until a child has sent its confirmation, and its parent has not received it yet."""
     for _ in range(10_000):
         world.step()
         if any(isinstance(word, SegmentUp) and one == child for one, _, word in world.queue):

@@ -1,4 +1,4 @@
-"""A cloud or broker without its journal: what it has forgotten is given back, or to nobody."""
+"""Clouds and brokers without their journal: forgotten segments and identifiers."""
 
 from __future__ import annotations
 

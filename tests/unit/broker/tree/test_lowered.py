@@ -1,4 +1,4 @@
-"""What a failure may take of a contract between clouds, and that it is given back."""
+"""Contracts between clouds that a failure lowers, and that are restored."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_promise_is_kept_through_a_second_failure() -> None:
 
 
 def test_a_contract_that_was_granted_less_when_it_was_asked_stays_as_it_was_granted() -> None:
-    """As inside a cloud: whoever wants more when there is more asks for it."""
+    """Subscribe when there is less: as inside a cloud, more must be requested later."""
     world = three_ways()
     mark(world, "b1", is_up=False)
     mark(world, "b2", is_up=False)

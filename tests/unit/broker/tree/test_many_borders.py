@@ -1,4 +1,4 @@
-"""More borders and channels than go into one word: in pages, or refused with the reason."""
+"""More borders and channels than fit into one message: in pages, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wide_tree() -> TreeWorld:
 
 
 def star(borders: int) -> TreeWorld:
-    """So many borders of c1, each with a channel to the one of c2."""
+    """Return a tree with so many borders of c1, each with a channel to the one of c2."""
     channels = [channel(f"c1/b{at:03}", "c2/b") for at in range(borders)]
     clouds = [CloudStandIn("c1", "root"), CloudStandIn("c2", "root")]
     world = TreeWorld({"root": ("", ("c1", "c2"), channels)}, clouds).start()
@@ -38,7 +38,7 @@ def star(borders: int) -> TreeWorld:
     return world
 
 
-def test_channels_and_ways_that_fill_several_words_come_whole_at_every_level() -> None:
+def test_channels_and_ways_that_fill_several_messages_arrive_whole_at_every_level() -> None:
     world = wide_tree()
     assert len(world.clouds["c3"].open_channels) == SIDE**2
     assert len(world.clouds["c1"].open_channels) == SIDE**2

@@ -1,4 +1,4 @@
-"""A child that leads its part of a contract another way: whoever holds the contract hears of it."""
+"""Segments that a child moves: the owner of the contract is notified."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def world() -> TreeWorld:
 
 
 def held(world: TreeWorld, cloud: str) -> Reserved:
-    """As it is told once it has moved."""
+    """Return the report of a segment after a move."""
     (segment,) = world.clouds[cloud].segments.values()
     return structs.replace(segment.answer, is_moved=True)
 

@@ -1,4 +1,4 @@
-"""What children say of variables that are not what they were, or not what anybody can read."""
+"""Messages of children on variables that have changed, or that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ASKED = AskContract(
 
 
 def ask(world: TreeWorld, asked: AskContract) -> None:
-    """As a leaf broker would, with the type that its subscriber expects."""
+    """Request a contract as a leaf broker does, with the type that its subscriber expects."""
     world.clouds["c2"].asked[asked.contract] = asked
     world.post("c2", "root", asked)
     world.settle()
 
 
 def cut_all_ways(world: TreeWorld) -> None:
-    """So that the contract is planned anew."""
+    """Cut all ways, so that the contract is planned again."""
     for number in world.clouds["c2"].open_channels:
         world.clouds["c2"].tell_channel(number, is_up=False)
     world.say("c2")

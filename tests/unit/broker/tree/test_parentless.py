@@ -10,7 +10,7 @@ from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.net.command.machine import Note
 from gridstat.net.command.tree_messages import TreeJoined
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
-from tests.unit.broker.tree.seat import under_a_seat
+from tests.unit.broker.tree.scripted_root import below_scripted_root
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, residue
 
@@ -62,7 +62,7 @@ def test_a_broker_without_its_parent_gives_no_identifier_twice() -> None:
 
 
 def test_a_snapshot_remembers_that_a_broker_had_a_parent() -> None:
-    """It has given everything out before it was leased anything, and gives no more."""
+    """Restore a broker that had given out all identifiers before it was leased any."""
     clouds = [CloudStandIn("c1", "west"), CloudStandIn("c3", "root")]
     brokers = {"root": ("", ("west", "c3"), ()), "west": ("root", ("c1",), ())}
     world = TreeWorld(brokers, clouds, SMALL).start()
@@ -163,8 +163,8 @@ def test_a_broker_can_be_given_another_parent_that_was_started_less_often() -> N
     assert placed.parent == "other"
 
 
-def test_a_parent_of_a_lower_term_than_was_heard_of_it_is_refused_by_a_new_life_too() -> None:
-    world, _ = under_a_seat()
+def test_a_parent_of_a_lower_term_than_the_last_is_refused_after_a_restart_too() -> None:
+    world, _ = below_scripted_root()
     world.post("root", "west", TreeJoined(term=40, depth=1, above=("root",)))
     world.settle()
     world.kill("west")

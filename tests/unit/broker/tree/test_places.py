@@ -1,4 +1,4 @@
-"""A broker that is told where it stands, or that it stands elsewhere, while it is busy."""
+"""A broker that receives its place in the tree, or another one, while it is busy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gridstat.net.command.machine import Close, Persist, Persisted, Received, Se
 from gridstat.net.command.operator_messages import SetFlooding
 from gridstat.net.command.segment_messages import Reserved
 from gridstat.net.command.tree_messages import ABOVE_MAX, OpenBorder, TreeJoined
-from tests.unit.broker.tree.seat import ask, hold_up, let_go, under_a_seat
+from tests.unit.broker.tree.scripted_root import ask, below_scripted_root, hold_up, let_go
 from tests.unit.broker.tree.worlds import VOLTAGE
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def test_what_is_being_reserved_while_channels_get_other_numbers_is_planned_anew() -> None:
-    world, root = under_a_seat()
+    world, root = below_scripted_root()
     ask(world, "c9#1")
     hold_up(world, "c1")
     world.post("root", "west", TreeJoined(term=1, depth=2, above=("top", "root")))
@@ -35,7 +35,7 @@ def test_what_is_being_reserved_while_channels_get_other_numbers_is_planned_anew
 def test_numbers_that_cannot_be_made_durable_are_taken_back_and_plans_made_anew_with_the_old() -> (
     None
 ):
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     ask(world, "c9#1")
     hold_up(world, "c1")
     world.fail_writes["west"] = {0}
@@ -50,7 +50,7 @@ def test_numbers_that_cannot_be_made_durable_are_taken_back_and_plans_made_anew_
 
 
 def test_children_below_the_deepest_place_of_a_tree_are_refused_with_a_reason() -> None:
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     above = tuple(f"b{at}" for at in range(ABOVE_MAX))
     world.post("root", "west", TreeJoined(term=1, depth=ABOVE_MAX - 1, above=above[:-1]))
     world.settle()
@@ -68,7 +68,7 @@ def test_children_below_the_deepest_place_of_a_tree_are_refused_with_a_reason() 
 
 
 def test_a_broker_that_does_not_know_its_depth_yet_opens_no_channel_and_holds_nothing() -> None:
-    world, root = under_a_seat(is_silent=True)
+    world, root = below_scripted_root(is_silent=True)
     contract = world.subscribe("c2/d", VOLTAGE)
     world.settle()
     world.advance(3 * NS_PER_S)
@@ -87,7 +87,7 @@ def test_a_broker_that_does_not_know_its_depth_yet_opens_no_channel_and_holds_no
 
 
 def test_nothing_floods_before_a_broker_knows_its_depth() -> None:
-    world, root = under_a_seat(is_silent=True)
+    world, root = below_scripted_root(is_silent=True)
     command = SetFlooding(request_id=0, name=VOLTAGE, modes=(0,))
     refused = world.operate("west", command).refused
     assert refused is not None
@@ -100,7 +100,7 @@ def test_nothing_floods_before_a_broker_knows_its_depth() -> None:
 
 def moved_while_busy() -> TreeWorld:
     """West stands deeper since it held a contract, which is over: its numbers are the old ones."""
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     world.post("root", "west", OpenBorder(term=1, channels=(), is_whole=True))
     contract = world.subscribe("c2/d", VOLTAGE)
     world.settle()
@@ -118,7 +118,7 @@ def moved(term: int, prefixes: tuple[int, ...] = (0, 255)) -> TreeJoined:
 
 
 def depths(world: TreeWorld) -> set[int]:
-    """Those in the numbers of west's channels."""
+    """Return the depths in the numbers of west's channels."""
     return {number >> 23 & 0xFF for number in world.brokers["west"].machine.state.channels.accounts}
 
 
@@ -148,7 +148,7 @@ def test_a_snapshot_keeps_numbers_that_a_broker_has_from_another_depth() -> None
 
 
 def test_a_snapshot_of_an_earlier_release_keeps_numbers_that_something_is_held_over() -> None:
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     world.subscribe("c2/d", VOLTAGE)
     world.settle()
     world.post("root", "west", moved(2))

@@ -50,7 +50,7 @@ def two_clouds(
 
 
 def orders(family: Family) -> tuple[ChannelOrder, SourceOrder]:
-    """What the two ends of the channel from a to b hold."""
+    """Return the orders at the two ends of the channel from a to b."""
     (number,) = (
         number
         for number, account in family.brokers["root"].broker.state.channels.accounts.items()
@@ -104,7 +104,7 @@ def test_a_contract_between_clouds_states_the_longest_limit_of_its_segments(
 
 
 def test_a_child_of_the_release_before_makes_it_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such a child tells neither its silence limit nor whether its routers count data."""
+    """Use an older child, which reports neither its silence limit nor the counts of data."""
     hear = TreeBorders.border_reported
 
     def border_reported(self: TreeBorders, message: BorderReported) -> None:

@@ -26,7 +26,7 @@ def questions(world: TreeWorld, child: str) -> list[Lookup]:
     ]
 
 
-def test_an_answer_to_a_question_of_an_earlier_life_is_not_taken_for_another() -> None:
+def test_an_answer_to_a_request_before_a_restart_is_not_taken_for_another() -> None:
     world = deep_tree()
     cloud = world.clouds["c1"]
     cloud.variables[OTHER] = variable(OTHER, 99)
@@ -52,7 +52,7 @@ def test_an_answer_to_a_question_of_an_earlier_life_is_not_taken_for_another() -
     assert world.clouds["c4"].granted["c4#2"].variable.name == OTHER
 
 
-def test_no_two_lives_of_a_broker_give_a_question_the_same_number() -> None:
+def test_no_two_processes_of_a_broker_give_a_request_the_same_number() -> None:
     world = two_clouds()
     for life in range(3):
         world.subscribe("c2/d", VOLTAGE, life + 1)

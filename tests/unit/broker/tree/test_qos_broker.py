@@ -1,4 +1,4 @@
-"""From a question to a grant and back to nothing: two clouds, a row of them, and a deep tree."""
+"""Contracts from request to grant and release: two clouds, a row of them, and a deep tree."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def above(world: TreeWorld, broker: str) -> set[str]:
 
 
 def parties(world: TreeWorld, contract: str, name: str) -> set[str]:
-    """All who said or heard anything of a contract or of its variable."""
+    """Return all brokers that sent or received a message on a contract or its variable."""
     return {
         party
         for *pair, word in world.sent

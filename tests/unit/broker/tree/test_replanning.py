@@ -1,4 +1,4 @@
-"""How often, and how many at a time, contracts that are not whole are planned anew."""
+"""Frequency and number of new plans for contracts that are not whole."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_what_came_back_while_a_look_up_took_long_is_not_shunned() -> None:
 
 
 def test_a_new_plan_that_crosses_a_change_is_not_taken_for_its_answer_on_the_way() -> None:
-    """It has the generation of the change; the change is lost above, and has to be said again."""
+    """Lose a change above while a new plan has its generation; it must be sent again."""
     world = deep_tree()
     contract = world.subscribe("c4/d", VOLTAGE, latency_us=200_000)
     world.settle()

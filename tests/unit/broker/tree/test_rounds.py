@@ -21,7 +21,7 @@ from gridstat.net.command.segment_messages import (
     SegmentsHeld,
 )
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
-from tests.unit.broker.tree.seat import ask, hold_up, let_go, under_a_seat
+from tests.unit.broker.tree.scripted_root import ask, below_scripted_root, hold_up, let_go
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, inconsistencies, residue, two_clouds
 
@@ -117,7 +117,7 @@ def test_the_answer_to_another_release_does_not_end_this_one() -> None:
 
 
 class Older(CloudStandIn):
-    """Of a release that knows of no rounds."""
+    """Cloud of a release that knows of no rounds."""
 
     def _say(self, message: Message) -> None:
         if isinstance(message, Reserved | NotReserved | Released):
@@ -143,7 +143,7 @@ def test_children_that_know_of_refusedrounds_are_heard_as_before() -> None:
 
 @pytest.mark.parametrize("when", ["asking its clouds", "reserved"])
 def test_a_broker_in_the_middle_answers_the_round_that_it_was_asked_last(when: str) -> None:
-    world, root = under_a_seat()
+    world, root = below_scripted_root()
     ask(world, "c9#1", question=7)
     if when == "reserved":
         world.settle()
@@ -166,7 +166,7 @@ def test_a_broker_in_the_middle_answers_the_round_that_it_was_asked_last(when: s
 
 
 def test_a_broker_in_the_middle_refuses_in_the_round_that_it_was_asked() -> None:
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     world.clouds["c1"].variables.clear()
     ask(world, "c9#1", question=7)
     world.settle()

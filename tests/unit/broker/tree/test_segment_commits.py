@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def settle_until_commit(world: TreeWorld, child: str, generation: int) -> None:
-    """Until its parent has said Commit to a child, which has not heard it yet."""
+    """Run until the parent has sent Commit to a child, which has not received it yet."""
     for _ in range(10_000):
         world.step()
         for _, receiver, message in world.queue:

@@ -1,4 +1,4 @@
-"""A Release that is said again: while a grandchild is away, or to a child that is deaf to it."""
+"""Repeated Release: while a grandchild is away, or to a child that does not receive it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gridstat.broker.tree.segment_releases import RELEASES_AT_ONCE_MAX, RETRIES_
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.segment_messages import Release, Released
 from gridstat.net.command.session_messages import MANY_MAX
-from tests.unit.broker.tree.seat import ask, hold_up, let_go, under_a_seat
-from tests.unit.broker.tree.test_greedy_children import held
+from tests.unit.broker.tree.scripted_root import ask, below_scripted_root, hold_up, let_go
+from tests.unit.broker.tree.test_child_quotas import held
 from tests.unit.broker.tree.worlds import VOLTAGE, residue, two_clouds
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("is_reserved", [True, False])
 def test_a_release_that_is_said_often_is_passed_on_and_answered_once(is_reserved: bool) -> None:
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     ask(world, "c9#1")
     if is_reserved:
         world.settle()
@@ -38,7 +38,7 @@ def test_a_release_that_is_said_often_is_passed_on_and_answered_once(is_reserved
 
 
 def test_a_release_of_what_is_not_held_is_answered_each_time() -> None:
-    world, _ = under_a_seat()
+    world, _ = below_scripted_root()
     for _ in range(2):
         world.post("root", "west", Release(term=1, contract="c9#1", generation=0))
         world.settle()

@@ -44,7 +44,7 @@ class Middle:
         self.write()
 
     def tell(self, event: Event) -> list[Message]:
-        """What it says then."""
+        """Pass an event to the broker and return the messages that it sends."""
         self.said.clear()
         self._do(self.machine.handle(event, 0))
         return list(self.said)
@@ -119,7 +119,7 @@ def test_a_place_that_was_being_written_does_not_join_a_parent_that_was_refused_
     assert not middle.machine.survey()["is_joined"]
 
 
-def test_an_older_life_of_a_child_is_sent_away_and_the_present_one_may_come_again() -> None:
+def test_an_older_process_of_a_child_is_sent_away_and_the_present_one_may_come_again() -> None:
     middle = Middle()
     for term in (5, 5, 4):
         middle.tell(Connected(CLOUD, hello(CLOUD)))

@@ -1,4 +1,4 @@
-"""What a channel between clouds is charged, where an identifier is seen with several periods."""
+"""Charges of a channel between clouds on which an identifier has several periods."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def of(charge: Charge) -> tuple[StatusVariable, dict[int, int]]:
 
 
 def counted_anew(charges: Counter[Charge]) -> HopAccount:
-    """Where every kind of every identifier is a variable of its own."""
+    """Return an account in which every kind of every identifier is a separate variable."""
     found = HopAccount((), MODE_SETS_DEFAULT, CHANNEL)
     for charge in charges.elements():
         one, everys = of(charge)
@@ -96,7 +96,7 @@ def row_of_three() -> TreeWorld:
 
 
 def end_while_its_cloud_goes(world: TreeWorld, contract: str, cloud: str) -> None:
-    """The root hears that the contract is over, and then of the cloud no more."""
+    """Let the root receive the end of the contract, and then lose the cloud."""
     world.end(contract)
     world.step()
     world.cut.add(cloud)

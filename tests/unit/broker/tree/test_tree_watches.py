@@ -1,4 +1,4 @@
-"""Patterns across clouds that end while somebody is away: nobody goes on watching for them."""
+"""Patterns across clouds that end while a broker is away: no watch of them is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Above clouds, too, a request in a mode that nobody has defined is refused."""
+"""Requests in an undefined mode are refused above clouds, too."""
 
 from __future__ import annotations
 

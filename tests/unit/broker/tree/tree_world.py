@@ -130,11 +130,11 @@ class TreeWorld:
         self.queue: deque[tuple[str, str, Message]] = deque()
         self.closed: list[tuple[str, str]] = []
         self.may_fail = False
-        """Whether a broker may fail over a word; else that is a fault of the test."""
+        """Whether a broker may fail on a message; else a failure fails the test."""
         self.kill_after: dict[str, int] = {}
         """Broker → how many more instructions it carries out before it is killed."""
         self.are_last_words_heard = False
-        """Whether what a broker has said arrives though it is killed, or is lost."""
+        """Whether the last messages of a killed broker arrive, or are lost."""
         self.fail_writes: dict[str, set[int]] = {}
         """Broker → which of its next writes fail."""
         self._requests = count(1)
@@ -164,7 +164,7 @@ class TreeWorld:
             self._tell(name, Disconnected(f"broker/{peer}"))
 
     def kill(self, name: str) -> None:
-        """And start it again at once; sessions come back with `settle`."""
+        """Kill a broker and start it again at once; sessions come back with `settle`."""
         if self.are_last_words_heard:
             said = [one for one in self.queue if one[0] == name]
             self.queue = deque(one for one in self.queue if one[0] != name)
@@ -184,7 +184,7 @@ class TreeWorld:
         self._do(name, self.brokers[name].machine.start(self.now_ns))
 
     def settle(self, rounds_max: int = 200_000) -> None:
-        """Until nobody has anything to say; timers stand still."""
+        """Run until no message is pending; timers stand still."""
         for _ in range(rounds_max):
             self.connect_all()
             if not self.step():
@@ -222,7 +222,7 @@ class TreeWorld:
         self.now_ns = until_ns
 
     def rest(self) -> None:
-        """Long enough for everything that is to be said again."""
+        """Run long enough for every repeated message."""
         self.settle()
         self.advance(60 * NS_PER_S)
         self.settle()
@@ -312,7 +312,7 @@ class TreeWorld:
             self._tell(name, Persisted(order.token))
 
     def _is_killed(self, name: str) -> bool:
-        """Whether this is the point at which the broker is to be killed."""
+        """Return whether the broker is killed at this point, and kill it then."""
         if name not in self.kill_after:
             return False
         self.kill_after[name] -= 1
@@ -339,7 +339,7 @@ class TreeWorld:
         self.say(cloud.name)
 
     def say(self, name: str) -> None:
-        """Whatever a cloud has to say goes to its parent."""
+        """Send all pending messages of a cloud to its parent."""
         for message in self.clouds[name].flush():
             self.post(name, self.clouds[name].parent, message)
 

@@ -89,19 +89,19 @@ def caterpillar(levels: int, **facts: int) -> TreeWorld:
 
 
 def published(world: TreeWorld) -> TreeWorld:
-    """With a variable in every cloud."""
+    """Add a variable to every cloud."""
     for number, (name, cloud) in enumerate(sorted(world.clouds.items()), start=1):
         cloud.variables[f"{name}/pmu/v"] = variable(f"{name}/pmu/v", number)
     return world
 
 
 def is_charged(carriage: HopAccount) -> bool:
-    """Whether anything is left of what it was charged with: a stream, or an amount of none."""
+    """Return whether any charge is left: a stream, or an amount without one."""
     return bool(carriage.streams or carriage.bytes or carriage.burst.events or carriage.burst.bytes)
 
 
 def residue(world: TreeWorld) -> list[str]:
-    """Whatever anybody still holds, is charged for, or waits for."""
+    """Return everything that a broker still holds, charges, or waits for."""
     found = [
         f"{cloud.name} holds {key}" for cloud in world.clouds.values() for key in cloud.segments
     ]
@@ -130,7 +130,7 @@ def _is_committed(world: TreeWorld, name: str, key: tuple[str, int]) -> bool:
 
 
 def inconsistencies(world: TreeWorld) -> list[str]:
-    """Where parent and child hold different things, or a restart would show another state."""
+    """Return differences between parent and child, and between a state and its restart."""
     found = []
     for name, process in world.brokers.items():
         state = process.machine.state

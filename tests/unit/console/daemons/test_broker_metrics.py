@@ -1,4 +1,4 @@
-"""A broker's metrics say what its survey says, in the words that Prometheus' checker accepts."""
+"""Metrics of a broker: equal to its survey, in the format that Prometheus' checker accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker's process tells people and the service manager while it waits for its turn."""
+"""Messages of a broker's process to people and the service manager while it waits."""
 
 from __future__ import annotations
 

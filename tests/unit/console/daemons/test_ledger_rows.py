@@ -22,7 +22,7 @@ def account(expected: int, number: int = 1, **counts: Any) -> list[Any]:
 
 
 def told(rows: list[dict[str, Any]]) -> list[tuple[float, int]]:
-    """When each was read, in seconds since noon, and what was expected by then."""
+    """Return the time of each row, in seconds since noon, and the events expected by then."""
     pa.RecordBatch.from_pylist(rows, schema=LEDGERS.schema)
     return [(row["time_ns"] / NS_PER_S - NOON_S, row["expected"]) for row in rows]
 

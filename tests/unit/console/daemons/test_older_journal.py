@@ -28,7 +28,7 @@ FILES = {
 
 @pytest.fixture(params=FILES)
 def plan(request: pytest.FixtureRequest, tmp_path: Path) -> BrokerPlan | TreePlan:
-    """Of a broker whose journal was removed, and its head was not."""
+    """Return the plan of a broker whose journal was removed, and its head was not."""
     certificates = CertificateFolder(tmp_path / "certificates")
     certificates.create_authority()
     certificates.issue(Identity(Role.BROKER, "c1"))

@@ -1,4 +1,4 @@
-"""Between connection and recorder: what was lost before it got here is a gap as well."""
+"""Path from connection to recorder: events that are lost before the recorder are a gap as well."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Archived:
 
 @dataclass
 class PaperClock:
-    """Also the event to stop by: waiting moves it on."""
+    """Clock and stop event in one: waiting advances it."""
 
     now: int = 3 * S
     stop_at: int = 1 << 62
@@ -122,7 +122,7 @@ class Replay:
         return self.publisher.run(batches, cast("threading.Event", self.clock), told)
 
     def lags_ms(self) -> list[float]:
-        """How long after its time each event was sent, counted from the first."""
+        """Return the delay of each event after its time, counted from the first."""
         began, first = self.grid.sent[0][0], self.grid.sent[0][3]
         return [(at - began - (ns - first) / self.speed) / MS for at, _, _, ns in self.grid.sent]
 

@@ -1,4 +1,4 @@
-"""The metrics say what the counters say, in the words that Prometheus' own checker accepts."""
+"""Metrics of a router: equal to its counters, in the format of Prometheus' own checker."""
 
 from __future__ import annotations
 

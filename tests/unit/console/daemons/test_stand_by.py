@@ -1,4 +1,4 @@
-"""How a broker comes to be in charge: at once, after waiting, or not at all."""
+"""Start of a broker as the one in charge: at once, after waiting, or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ URL = "postgresql://gridstat@192.0.2.9/gridstat"
 
 
 class SharedRows:
-    """What is in a database, and for how many more questions another holds its lease."""
+    """Content of a database, and for how many more questions another holds its lease."""
 
     def __init__(self, *operations: bytes, is_held_for: int = 0) -> None:
         self.rows: list[JournalRow] = []
@@ -123,7 +123,7 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 def stand_by(
     shared: SharedRows, story: dict[int, bytes | None] | None = None, *, stop_after: int = 0
 ) -> tuple[Candidate | None, list[str]]:
-    """Who is in charge in the end, and why it was said to wait; "" is for another in charge."""
+    """Return who is in charge in the end, and the reasons to wait; "" is for another in charge."""
     waits: list[str] = []
 
     async def standing() -> Candidate | None:

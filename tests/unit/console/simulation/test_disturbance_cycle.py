@@ -88,7 +88,7 @@ def test_the_frequency_change_is_the_slope_of_the_frequency(cycle: DisturbanceCy
 
 
 def test_each_minute_raises_the_alarms_of_its_disturbance(cycle: DisturbanceCycle) -> None:
-    """With the rules that are shipped, at the four stations of the grid that is shipped."""
+    """Check the shipped rules at the four stations of the shipped grid."""
     raised: dict[str, set[str]] = {disturbance: set() for disturbance in DISTURBANCES}
     for station in STATIONS:
         for quantity in ("frequency", "voltage-magnitude"):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from gridstat.model.plausibility import TimeBounds, is_plausible_time
-from lab.pipeline.feed import REASONS, STEP_NS, UNKNOWN_ID, Life, reasons, samples
+from lab.pipeline.feed import REASONS, STEP_NS, UNKNOWN_ID, RecorderRun, reasons, samples
 
 if TYPE_CHECKING:
     from gridstat.core.samples import Samples
 
 COUNT = 70_000
-LIVES = [Life(0, 10**18), Life(1_234, 10**18)]
+RUNS = [RecorderRun(0, 10**18), RecorderRun(1_234, 10**18)]
 DELAY_NS = 2_000_000_000
 
 
@@ -37,25 +37,25 @@ def judged(fed: Samples) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_the_number_of_a_record_tells_where_it_goes(life: Life) -> None:
-    fed = samples(life, life.first, COUNT, life.began_ns)
-    numbers = np.arange(life.first, life.first + COUNT)
+@pytest.mark.parametrize("run", RUNS)
+def test_the_number_of_a_record_tells_where_it_goes(run: RecorderRun) -> None:
+    fed = samples(run, run.first, COUNT, run.began_ns)
+    numbers = np.arange(run.first, run.first + COUNT)
     expected = reasons(numbers, fed["sequence"].astype(np.int64)).tolist()
     assert judged(fed) == expected
     assert set(expected) == {"", *REASONS}
 
 
 def test_events_are_the_same_however_they_are_cut() -> None:
-    life = Life(500, 10**18)
-    whole = samples(life, 500, 1_000, life.began_ns)
-    parts = [samples(life, first, 100, life.began_ns) for first in range(500, 1_500, 100)]
+    run = RecorderRun(500, 10**18)
+    whole = samples(run, 500, 1_000, run.began_ns)
+    parts = [samples(run, first, 100, run.began_ns) for first in range(500, 1_500, 100)]
     assert np.array_equal(whole, np.concatenate(parts))
 
 
 def test_a_record_in_the_place_of_another_is_noticed() -> None:
-    life = Life(0, 10**18)
-    sequence = samples(life, 0, 1_000, life.began_ns)["sequence"].astype(np.int64)
+    run = RecorderRun(0, 10**18)
+    sequence = samples(run, 0, 1_000, run.began_ns)["sequence"].astype(np.int64)
     lost = np.delete(sequence, 500)
     found = reasons(np.arange(len(lost)), lost)
     assert "?" not in found[:500]
@@ -63,9 +63,9 @@ def test_a_record_in_the_place_of_another_is_noticed() -> None:
 
 
 def test_only_a_variable_without_alarms_is_later_than_windows_wait() -> None:
-    life = Life(0, 10**18)
-    fed = samples(life, 0, COUNT, life.began_ns)
-    late_ns = life.began_ns + np.arange(COUNT) * STEP_NS - fed["created_ns"].astype(np.int64)
+    run = RecorderRun(0, 10**18)
+    fed = samples(run, 0, COUNT, run.began_ns)
+    late_ns = run.began_ns + np.arange(COUNT) * STEP_NS - fed["created_ns"].astype(np.int64)
     is_copy = fed["sequence"] != np.arange(COUNT) % 65_536
     too_late = set(fed["variable_id"][(late_ns >= DELAY_NS) & ~is_copy].tolist())
     assert too_late - {UNKNOWN_ID} == {8}

@@ -1,4 +1,4 @@
-"""Whether what was handed on is what is in the table of alarms, and what is said if it is not."""
+"""Comparison of the handed-on alarms with the table of alarms."""
 
 from __future__ import annotations
 

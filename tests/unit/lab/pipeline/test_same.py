@@ -1,4 +1,4 @@
-"""Whether the tables hold what was fed, each record where it belongs."""
+"""Check that the tables hold the fed records, each in the right table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lab.pipeline.feed import Life, reasons, samples
+from lab.pipeline.feed import RecorderRun, reasons, samples
 from lab.pipeline.same import unlawful
 
 COUNT = 2_000
@@ -16,13 +16,13 @@ COUNT = 2_000
 @pytest.fixture
 def rows() -> pa.Table:
     number = np.arange(COUNT)
-    sequence = samples(Life(0, 10**18), 0, COUNT, 10**18)["sequence"].astype(np.int32)
+    sequence = samples(RecorderRun(0, 10**18), 0, COUNT, 10**18)["sequence"].astype(np.int32)
     reason = reasons(number, sequence.astype(np.int64)).tolist()
     return pa.table({"record": number, "sequence": sequence, "reason": reason})
 
 
 def found_in(rows: pa.Table) -> list[str]:
-    """What is said of these rows, in two tables by their reason."""
+    """Return the complaints about these rows, in two tables by their reason."""
     is_good = pc.equal(rows.column("reason"), "")
     return list(unlawful(rows.filter(is_good), rows.filter(pc.invert(is_good))))
 

@@ -31,7 +31,7 @@ SETTINGS = [
 
 def table_in_c(faults: LinkFaults, direction: Direction, count: int) -> npt.NDArray[np.uint64]:
     side = str(int(direction is Direction.BACKWARD))
-    command = [str(relay_path()), "fates", str(count), side, *faults.words()]
+    command = [str(relay_path()), "fates", str(count), side, *faults.arguments()]
     told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
     return np.array(told.split(), dtype=np.uint64).reshape(count, 7)
 

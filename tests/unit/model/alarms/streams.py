@@ -39,7 +39,7 @@ def sampled(value: Callable[[float], float], *, seconds: float, rate: int = 30) 
 
 
 def found_in_batches(law: AlarmLaw, stream: Series, ends_ns: Sequence[int]) -> list[Finding]:
-    """What is found when each batch sees no more than its look-back."""
+    """Return the findings when each batch sees no more than its look-back."""
     found: list[Finding] = []
     slot_ns = int(stream.slots_ns.max(initial=0))
     for from_ns, to_ns in itertools.pairwise(ends_ns):

@@ -1,4 +1,4 @@
-"""Swings whose frequency, damping and amplitude are known are measured, and told when they stay."""
+"""Oscillations of known frequency, damping and amplitude: measured, and reported if they last."""
 
 from __future__ import annotations
 

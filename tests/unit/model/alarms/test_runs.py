@@ -139,7 +139,7 @@ def test_a_silence_soon_after_another_is_the_same() -> None:
 
 @pytest.mark.parametrize("cut_ns", [-1, 20, 60, 90, 120])
 def test_silence_after_an_excused_one_is_told_however_time_is_cut(cut_ns: int) -> None:
-    """From 40 to 100 nobody listened; at 100 somebody does, and nothing comes."""
+    """Excuse silence from 40 to 100; from 100 on nothing comes, and it is not excused."""
     law = Silence(slots=3, clear_ns=50)
     stream = series([0, 10, 20, 30, 100], [0.0] * 5, slot_ns=10, since_ns=0)
 

@@ -73,7 +73,7 @@ def best_set(
 
 
 def paths_max(cloud: TinyCloud, sources: Sequence[str], targets: Sequence[str], most: int) -> int:
-    """How many paths, up to `most`, share no channel."""
+    """Return how many paths, up to `most`, share no channel."""
     never = 1 << 40
     return max(
         count

@@ -1,4 +1,4 @@
-"""Small clouds, drawn as text: one channel a word, `a-b` both ways, `a>b` one way."""
+"""Small clouds, drawn as text: a channel is `a-b` both ways or `a>b` one way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WIDE_US = 1_000_000
 
 
 def cloud(drawing: str, **router_latency_us: int) -> PathGraph:
-    """Each word is ends, cost, latency, such as `a>b:3:10`; both are 1 where left out.
+    """Parse channels of ends, cost and latency, such as `a>b:3:10`; both default to 1.
 
     Channels are numbered from 1 in the order drawn; a two-way word makes two.
     """
@@ -40,6 +40,6 @@ def search(
 
 
 def ways(answer: Found | NotFound) -> list[str]:
-    """The routers of each path as one word."""
+    """Return the routers of each path as one text."""
     assert isinstance(answer, Found), answer
     return ["".join(path.routers) for path in answer.paths]

@@ -31,7 +31,7 @@ class Case:
 
     @property
     def masked(self) -> TinyCloud:
-        """What the exclusions and the lower prices leave of the cloud."""
+        """Return the cloud after the exclusions and with the lower prices."""
         return replace(
             self.cloud,
             arcs=tuple(

@@ -1,4 +1,4 @@
-"""How a search is bounded in time and in steps."""
+"""Bounds of a search in time and in steps."""
 
 from __future__ import annotations
 

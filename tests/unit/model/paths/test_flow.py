@@ -30,7 +30,7 @@ def _problem(family: str, random: Random, *, is_lone: bool) -> Problem:
 
 
 def _least_price(problem: Problem) -> int | None:
-    """By the library; every router is an arc from its entry to its exit."""
+    """Return the least price by the library; every router is an arc from its entry to its exit."""
     graph, terminals = problem.graph, problem.terminals
     network = networkx.MultiDiGraph()
     network.add_node("from", demand=-terminals.units)

@@ -1,4 +1,4 @@
-"""What a search for disjoint paths answers, by example."""
+"""Examples of the search for disjoint paths."""
 
 from __future__ import annotations
 

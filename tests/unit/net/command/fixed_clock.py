@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told otherwise."""
+"""A clock that advances only on request."""
 
 from __future__ import annotations
 

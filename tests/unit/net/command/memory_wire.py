@@ -22,7 +22,7 @@ class MemoryTransport(asyncio.Transport):
         self._is_closing = False
         self._is_reading = True
         self._unread: list[bytes | None] = []
-        """What came while nobody read; None is the end."""
+        """Data that came while there was no reader; None is the end."""
         self._loop = asyncio.get_running_loop()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:

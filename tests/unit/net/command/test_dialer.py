@@ -46,12 +46,12 @@ def test_a_wait_may_be_bounded_and_grows_all_the_same() -> None:
 
 @pytest.mark.parametrize(("count", "most_s"), [(1, 2.0), (2, 0.5)])
 def test_a_peer_with_several_addresses_is_tried_more_often(count: int, most_s: float) -> None:
-    wishes: list[float] = []
+    waits_s: list[float] = []
     over = asyncio.Event()
 
     class Listening(BackOff):
         def next_s(self, most_s: float = 2.0) -> float:
-            wishes.append(min(most_s, 2.0))
+            waits_s.append(min(most_s, 2.0))
             over.set()
             return 0.0
 
@@ -66,7 +66,7 @@ def test_a_peer_with_several_addresses_is_tried_more_often(count: int, most_s: f
         dialler.stop(task)
 
     asyncio.run(dial())
-    assert wishes[0] == most_s
+    assert waits_s[0] == most_s
 
 
 def test_a_peer_that_is_away_is_told_once_for_each_address_however_often_it_is_tried(

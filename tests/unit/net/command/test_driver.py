@@ -53,7 +53,7 @@ class Blink:
 
 
 class ScriptedMachine:
-    """Says what the script has for an event, and keeps what it heard."""
+    """Machine that returns the script's instructions for an event, and records its events."""
 
     def __init__(self, script: dict[object, Sequence[object]]) -> None:
         self.script = script
@@ -65,7 +65,7 @@ class ScriptedMachine:
 
 
 class MemoryJournal:
-    """Keeps operations in a list; fails or waits if told to."""
+    """Journal in a list; fails or waits on request."""
 
     def __init__(self) -> None:
         self.kept: list[bytes] = []
@@ -111,7 +111,7 @@ class Stage:
         )
 
     async def heard(self, *events: object) -> None:
-        """Turn the loop until these are exactly what the machine has heard."""
+        """Run the loop until the machine has received exactly these events."""
         for _ in range(TURNS_MAX):
             if self.machine.events == list(events):
                 return

@@ -1,4 +1,4 @@
-"""What is granted can be reported: one bound for the routers of a path, wherever they are told."""
+"""One bound for the routers of a path in grants and in reports."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_path_of_an_older_contract_without_a_bound_does_not_spoil_a_whole_repo
 
 
 def test_the_longest_ledger_fits_into_a_frame() -> None:
-    """Of a contract whose paths were all led another way, several times."""
+    """Encode the ledger of a contract whose paths were all replaced several times."""
     names = tuple(f"{at:04}".ljust(NAME_BYTES_MAX, "r") for at in range(LEDGER_ROUTERS_MAX))
     paths = tuple(PathEntry(name=f"path {at}", routers=names) for at in range(LEDGER_PATHS_MAX))
     assert len(paths) > REDUNDANCY_MAX

@@ -21,7 +21,7 @@ TRAP = Trap(entries=("c/a", "c/b"), exits=("c/d", "c/e"))
 
 
 def abstract_links(borders: int) -> AbstractLinksReported:
-    """With the longest names, and something else free in every mode."""
+    """Return links with the longest names, and different free amounts in every mode."""
     names = [f"c/{at:0>250}" for at in range(borders)]
     ways = tuple(
         AbstractLink(

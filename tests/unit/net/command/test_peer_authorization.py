@@ -1,4 +1,4 @@
-"""Who may open a session with whom."""
+"""Authorization of sessions between peers."""
 
 from __future__ import annotations
 

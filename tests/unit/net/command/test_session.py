@@ -35,7 +35,7 @@ TURNS_MAX = 200
 
 
 class RecordingOwner:
-    """Keeps what a session tells; refuses with `refusal` if it has one."""
+    """Owner that records a session's calls; refuses with `refusal` if it has one."""
 
     def __init__(self, refusal: GridStatError | None = None) -> None:
         self.refusal = refusal
@@ -144,7 +144,7 @@ def test_both_sides_know_each_other_once_open(credentials: dict[Identity, Creden
     run(scene())
 
 
-def test_what_is_said_in_one_turn_leaves_in_one_write(
+def test_messages_of_one_unit_of_work_leave_in_one_write(
     credentials: dict[Identity, Credentials],
 ) -> None:
     async def scene() -> None:
@@ -159,7 +159,7 @@ def test_what_is_said_in_one_turn_leaves_in_one_write(
     run(scene())
 
 
-def test_the_last_words_before_a_bye_arrive(credentials: dict[Identity, Credentials]) -> None:
+def test_the_last_messages_before_a_bye_arrive(credentials: dict[Identity, Credentials]) -> None:
     async def scene() -> None:
         pair = await Pair(credentials).opened()
         pair.client.send(TableChanged(number=1, digest=0))
@@ -357,7 +357,7 @@ def test_before_the_hello_there_is_no_room_for_a_large_frame(
     run(scene())
 
 
-def test_whoever_sends_much_at_once_is_heard_in_turns_and_in_order(
+def test_many_messages_at_once_are_read_in_batches_and_in_order(
     credentials: dict[Identity, Credentials],
 ) -> None:
     async def scene() -> None:
@@ -375,7 +375,7 @@ def test_whoever_sends_much_at_once_is_heard_in_turns_and_in_order(
     run(scene())
 
 
-def test_a_session_closed_between_two_turns_hears_no_more_and_ends(
+def test_a_session_closed_between_two_batches_reads_no_more_and_ends(
     credentials: dict[Identity, Credentials],
 ) -> None:
     async def scene() -> None:

@@ -135,7 +135,7 @@ def failure(reason: str) -> ssl.SSLError:
         ("WRONG_VERSION_NUMBER", "not_tls", LinkDown),
     ],
 )
-def test_what_openssl_says_becomes_words_and_a_hint(
+def test_an_error_of_openssl_becomes_a_message_and_a_hint(
     reason: str, word: str, kind: type[LinkDown]
 ) -> None:
     counted, told = explain_failure(failure(reason), peer="router/c1/e0")

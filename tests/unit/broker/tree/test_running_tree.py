@@ -1,4 +1,4 @@
-"""What happens to a tree while it lives: failures, partitions, identifiers, changes, patterns."""
+"""Events in a running tree: failures, partitions, identifiers, changes, patterns."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_a_cloud_that_was_alone_keeps_its_identifiers_and_a_second_one_is_turned
     assert first.numbers[1].first == 41
 
 
-# What is told upwards.
+# Reports to the parent.
 
 
 def test_a_middle_broker_tells_ways_between_the_borders_above_and_again_only_if_they_move() -> None:

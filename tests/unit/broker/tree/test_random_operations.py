@@ -1,4 +1,4 @@
-"""Random lives of a tree: whatever happens in whatever order, all agree in the end."""
+"""Random operations and failures in a tree: in any order, all brokers agree in the end."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", [*range(12), 81])
-def test_a_random_life_ends_in_a_state_that_all_agree_on(seed: int) -> None:
+def test_random_operations_end_in_a_state_that_all_agree_on(seed: int) -> None:
     life = Life(seed)
     for _ in range(STEPS):
         life.step()

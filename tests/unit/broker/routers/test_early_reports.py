@@ -1,4 +1,4 @@
-"""Reports that tell a broker nothing new after its start or a delay."""
+"""Early reports to a broker after its start or a delay, which prove nothing yet."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def way(cloud: Conversation) -> Way:
 
 
 def say(cloud: Conversation, number: int, *, is_up: bool) -> None:
-    """The receiver of a channel tells of it."""
+    """Report the state of a channel as its receiver."""
     receiver = next(each.to_router for each in cloud.channels_given if each.channel_id == number)
     cloud.hear(receiver, ChannelStateChanged(channel_id=number, is_up=is_up))
 

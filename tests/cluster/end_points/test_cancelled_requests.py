@@ -1,4 +1,4 @@
-"""Whoever stops waiting on a real cloud: nothing stays without an owner, and all works on."""
+"""Cancelled requests on a real cloud: they leave no contract, and the connection works."""
 
 from __future__ import annotations
 

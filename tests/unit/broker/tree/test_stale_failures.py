@@ -1,4 +1,4 @@
-"""Troubles that are over before the broker that told of them comes back."""
+"""Failures that are over before the broker that reported them comes back."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_parent_hears_that_a_segment_works_again_whose_broker_was_away() -> 
 
 
 class Unconfirming(CloudStandIn):
-    """Its routers never confirm what is planned anew."""
+    """Cloud whose routers never confirm a new plan."""
 
     def _hear_of_segment(self, message: Reserve | Commit | Release) -> None:
         if not isinstance(message, Commit) or not message.generation:

@@ -1,4 +1,4 @@
-"""Numbers as a new user gives them: taken where they are exact, refused in words where not."""
+"""Number arguments of users: accepted if they are exact, refused with a reason if not."""
 
 from __future__ import annotations
 

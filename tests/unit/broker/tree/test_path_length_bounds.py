@@ -50,12 +50,12 @@ from tests.unit.broker.tree.worlds import (
 FAR_US = 1_000_000
 EXPLAINED = 40
 CLOUDS_MAX = PATH_ROUTERS_MAX // 2
-"""In a row: every cloud is crossed by two routers."""
+"""Most clouds in a row: a path passes two routers of every cloud."""
 
 
 @dataclass
 class Winding(CloudStandIn):
-    """It leads every path by so many routers, in so many pieces."""
+    """Cloud that leads every path over so many routers, in so many pieces."""
 
     routers: int = 2
     pieces: int = 1
@@ -104,7 +104,7 @@ def restored(world: TreeWorld, name: str = "root") -> Process:
 
 
 def check_granted(world: TreeWorld, contract: str, *, routers: int, pieces: int) -> None:
-    """It is up, and its owner's next life reads what this one has written of it."""
+    """Check that a contract is up, and that its owner reads it after a restart."""
     granted = world.clouds[contract.partition("#")[0]].granted[contract]
     assert {len(path.pieces) for path in granted.paths} == {pieces}
     assert inconsistencies(world) == []
@@ -120,7 +120,7 @@ def check_granted(world: TreeWorld, contract: str, *, routers: int, pieces: int)
 
 
 def check_refused(world: TreeWorld, contract: str) -> None:
-    """Nothing is left of it, and the root goes on and can start again."""
+    """Check that nothing of a contract is left, and that the root can start again."""
     refused = world.clouds[contract.partition("#")[0]].refused[contract].refused
     assert refused.code == PathTooLong.code
     assert str(PATH_ROUTERS_MAX) in refused.reason
@@ -194,7 +194,7 @@ def test_a_way_through_a_tree_of_forty_levels_is_granted_and_read_back_by_every_
 
 
 def longest_path(index: int) -> SegmentedPath:
-    """As long as a path may be, with names as long as they may be."""
+    """Return a path of the greatest length, with the longest names."""
     names = [f"{index}{at:03}".ljust(NAME_BYTES_MAX, "r") for at in range(PATH_ROUTERS_MAX)]
     latency_us = FAR_US
     pieces = [

@@ -1,4 +1,4 @@
-"""A word over which a broker fails ends the session of who said it, and nobody else's."""
+"""Messages on which a broker fails: only the session of their sender ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gridstat.broker.records.operation import Applied
 from gridstat.broker.tree.tree_capability import FromChild
 from gridstat.broker.tree.tree_operations import ChildReported
 from gridstat.net.command.segment_messages import AskContract, Reserve
-from tests.unit.broker.tree.seat import ask, under_a_seat
+from tests.unit.broker.tree.scripted_root import ask, below_scripted_root
 from tests.unit.broker.tree.tree_world import variable
 from tests.unit.broker.tree.worlds import VOLTAGE, inconsistencies, residue, row_of_clouds
 
@@ -24,7 +24,7 @@ RESERVE: type[TreeMessageBase] = Reserve
 
 
 class OurFaultError(Exception):
-    """What nobody has expected."""
+    """Error that no code expects."""
 
 
 def fail(*_: object) -> NoReturn:
@@ -65,7 +65,7 @@ def test_the_child_is_sent_away_and_the_others_are_served(monkeypatch: pytest.Mo
     assert inconsistencies(world) == []
 
 
-def test_what_was_decided_in_that_turn_and_is_not_written_is_undone(
+def test_what_was_decided_in_that_unit_of_work_and_is_not_written_is_undone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = failing()
@@ -126,8 +126,10 @@ def test_a_broker_with_half_an_operation_ends(monkeypatch: pytest.MonkeyPatch) -
     assert "word_failed" not in words(world)
 
 
-def test_a_word_of_the_parent_ends_the_session_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, root = under_a_seat()
+def test_a_failing_message_of_the_parent_ends_the_session_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, root = below_scripted_root()
     world.may_fail = True
     west = world.brokers["west"].machine
     with monkeypatch.context() as patched:

@@ -20,14 +20,14 @@ def cloud() -> Family:
 
 
 def searched(cloud: Family, search: TrapSearch) -> int:
-    """How many searches it takes until all is known."""
+    """Return the number of searches until all traps are known."""
     before = search.searches
     while search.search_some(cloud.broker.reservations.resources, SIX):
         pass
     return search.searches - before
 
 
-def test_no_turn_has_more_than_a_few_searches(cloud: Family) -> None:
+def test_no_unit_of_work_has_more_than_a_few_searches(cloud: Family) -> None:
     search = cloud.broker._tree.borders._trap_search
     cloud.words.clear()
     cloud.say(WantBorders(term=7, routers=SIX))
@@ -37,7 +37,7 @@ def test_no_turn_has_more_than_a_few_searches(cloud: Family) -> None:
     assert search.searches == PAIRS
 
 
-def test_a_trap_is_told_once_it_is_known_and_taken_back_when_it_is_gone(cloud: Family) -> None:
+def test_a_trap_is_reported_once_it_is_known_and_withdrawn_when_it_is_gone(cloud: Family) -> None:
     resources = cloud.broker.reservations.resources
     cloud.say(WantBorders(term=7, routers=SIX))
     cloud.advance(NS_PER_S)

@@ -1,6 +1,6 @@
-"""Recorders that are killed in the middle of what they do, one after the other, in one folder.
+"""Recorders that are killed at random instants, one after the other, in one folder.
 
-    python -m tests.unit.record.lives FOLDER SEED LIVES
+    python -m tests.unit.record.killed_recorders FOLDER SEED LIVES
 
 Each life is a process of its own. It dies by SIGKILL at one of its calls to the operating system,
 chosen by lot, before or in the middle of it; a write is torn then. Half of them lose their power as
@@ -40,7 +40,7 @@ SETTINGS: Final = RecorderSettings(
 
 
 class Fate:
-    """Lets so many calls pass, and then ends the process without a word."""
+    """Counter that lets so many calls pass, and then kills the process."""
 
     def __init__(self, folder: Path, lot: random.Random) -> None:
         self._folder = folder
@@ -142,7 +142,7 @@ def outlive(folder: Path, lot: random.Random) -> tuple[int, bool]:
 
 
 def warm_up(folder: Path) -> None:
-    """Whatever Arrow loads with its first batch is loaded once, and not in every life."""
+    """Let Arrow load everything of its first batch once, and not in every child process."""
     recorder = Recorder(folder, now_ns=Clock(), settings=SETTINGS)
     recorder.begin(variable(), 1, 1)
     recorder.take(samples(0, 10))
@@ -151,7 +151,7 @@ def warm_up(folder: Path) -> None:
 
 
 def main(folder: Path, seed: int, lives: int) -> tuple[int, int]:
-    """How much was reported as recorded at any time, and how many were killed."""
+    """Return the most records ever reported as recorded, and the number of kills."""
     warm_up(folder.with_name(f"{folder.name}-before"))
     recorded = killed = 0
     for number in range(lives):

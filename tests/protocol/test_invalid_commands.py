@@ -1,4 +1,4 @@
-"""Raw peers that say what they must not, or know less or more than we: each with its answer."""
+"""Raw peers with invalid messages, or of older and newer schemas: each with its answer."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_frame_that_cannot_be_read_ends_the_session_and_says_so(
 
 
 @pytest.mark.parametrize("first", ["a message", "a second hello"])
-def test_the_order_of_words_is_kept(registry: Registry, first: str) -> None:
+def test_the_order_of_messages_is_kept(registry: Registry, first: str) -> None:
     async def talk(broker: Party, raw: RawPeer) -> None:
         if first == "a message":
             raw.say(TableChanged(number=1, digest=1))

@@ -1,4 +1,4 @@
-"""No end-point waits for other clouds for ever."""
+"""Deadlines of answers to end-points that wait for other clouds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What applications on a real cloud are told of their edges, contracts and publications."""
+"""Notices to applications on a real cloud about their edges, contracts and publications."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def facts(changes: list[gridstat.Change]) -> list[tuple[str, str]]:
 
 
 def becomes(changes: list[gridstat.Change], *wanted: tuple[str, str]) -> None:
-    """All of these are told, in this order; others may be told in between."""
+    """Wait until all of these changes were notified, in this order; others may lie in between."""
 
     def complaint() -> str | None:
         found = iter(facts(changes))

@@ -1,4 +1,4 @@
-"""What a cloud holds for an earlier life of its parent, which asked for something else."""
+"""Segments that a cloud holds for an earlier process of its parent with another request."""
 
 from __future__ import annotations
 

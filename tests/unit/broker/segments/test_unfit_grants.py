@@ -1,4 +1,4 @@
-"""An owner that grants something else than was asked for."""
+"""Grants of an owner that do not fit the request."""
 
 from __future__ import annotations
 

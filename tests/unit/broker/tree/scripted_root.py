@@ -1,4 +1,4 @@
-"""A root of which a test says every word, above a broker with two clouds."""
+"""A root whose messages a test sends one by one, above a broker with two clouds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Seat:
-    """Its one child is west; `heard` is what that has reserved for it."""
+class ScriptedRoot:
+    """Root with the one child west; `heard` are west's answers to Reserve."""
 
     name: str = "root"
     parent: str = "west"
@@ -40,18 +40,18 @@ class Seat:
         return []
 
 
-def under_a_seat(*, is_silent: bool = False) -> tuple[TreeWorld, Seat]:
-    seat = Seat(is_silent=is_silent)
+def below_scripted_root(*, is_silent: bool = False) -> tuple[TreeWorld, ScriptedRoot]:
+    root = ScriptedRoot(is_silent=is_silent)
     channels = [*both_ways("c1/w0", "c2/w0"), *both_ways("c1/w1", "c2/w1")]
-    clouds = [CloudStandIn("c1", "west"), CloudStandIn("c2", "west"), seat]
+    clouds = [CloudStandIn("c1", "west"), CloudStandIn("c2", "west"), root]
     world = TreeWorld({"west": ("root", ("c1", "c2"), channels)}, clouds)  # type: ignore[arg-type]
     world.start()
     world.clouds["c1"].variables[VOLTAGE] = variable(VOLTAGE, 1)
-    return world, seat
+    return world, root
 
 
 def ask(world: TreeWorld, contract: str, every: int = 1, question: int = 0) -> None:
-    """The root wants a way from c1 out by its channel at c2."""
+    """Request, as the root, a way from c1 out by its channel at c2."""
     world.post(
         "root",
         "west",
@@ -68,7 +68,7 @@ def ask(world: TreeWorld, contract: str, every: int = 1, question: int = 0) -> N
 
 
 def hold_up(world: TreeWorld, cloud: str) -> None:
-    """Until a cloud is asked to reserve, which it does not hear."""
+    """Run until a Reserve is sent to a cloud, which does not receive it."""
     for _ in range(10_000):
         world.step()
         if any(isinstance(word, Reserve) and to == cloud for _, to, word in world.queue):

@@ -1,4 +1,4 @@
-"""A parent that is killed while its children reserve, and what its next life makes of that."""
+"""A parent that is killed while its children reserve, and its requests after the restart."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 
 from gridstat.broker.tree.tree_operations import body_of
 from gridstat.net.command.segment_messages import Release, Reserve, Reserved
-from tests.unit.broker.tree.seat import ask, hold_up, let_go, under_a_seat
+from tests.unit.broker.tree.scripted_root import ask, below_scripted_root, hold_up, let_go
 from tests.unit.broker.tree.worlds import deep_tree, inconsistencies, residue
 
 
-def test_what_a_broker_in_the_middle_reserves_for_a_life_that_is_over_is_given_back() -> None:
+def test_what_a_broker_in_the_middle_reserves_for_an_ended_process_is_given_back() -> None:
     world = deep_tree()
     contract = world.subscribe("c4/d", "c1/pmu/v")
     hold_up(world, "c1")
@@ -26,7 +26,7 @@ def test_what_a_broker_in_the_middle_reserves_for_a_life_that_is_over_is_given_b
 
 @pytest.mark.parametrize("when", ["looking up", "asking its clouds", "reserved", "leaving"])
 def test_another_question_by_the_same_name_gets_an_answer_of_its_own(when: str) -> None:
-    world, root = under_a_seat()
+    world, root = below_scripted_root()
     contract = "c9#1"
     ask(world, contract, every=4)
     if when == "asking its clouds":
@@ -55,7 +55,7 @@ def test_another_question_by_the_same_name_gets_an_answer_of_its_own(when: str) 
 
 
 def test_the_same_question_is_answered_alike_and_nothing_is_reserved_anew() -> None:
-    world, root = under_a_seat()
+    world, root = below_scripted_root()
     ask(world, "c9#1")
     world.settle()
     ask(world, "c9#1")
@@ -66,8 +66,8 @@ def test_the_same_question_is_answered_alike_and_nothing_is_reserved_anew() -> N
     assert len(reserves) == 1
 
 
-def test_a_release_is_the_last_word_on_what_waits_for_something_else_to_be_given_back() -> None:
-    world, _ = under_a_seat()
+def test_a_release_decides_on_a_reservation_that_waits_for_another_release() -> None:
+    world, _ = below_scripted_root()
     ask(world, "c9#1", every=4)
     world.settle()
     world.clouds["c1"].is_silent = True

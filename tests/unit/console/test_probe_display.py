@@ -1,4 +1,4 @@
-"""What people read of a channel's probes, in `gridstat explain` and `gridstat tree`."""
+"""Display of a channel's probes in `gridstat explain` and `gridstat tree`."""
 
 from __future__ import annotations
 

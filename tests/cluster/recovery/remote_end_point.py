@@ -1,4 +1,4 @@
-"""An end-point that does what it is told, in a process of its own that can be killed.
+"""An end-point that carries out commands in a separate process that can be killed.
 
 A line of JSON on its input is an order, a line of JSON on its output the answer; what it was told
 by the cloud when it attached is in its log, on standard error.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 READY = {"is_ready": True}
 
 
-class Puppet:
+class RemoteEndPoint:
     """Publishes and subscribes as ordered; publications are fed for as long as it lives."""
 
     def __init__(self, grid: Connection, feeds: ExitStack) -> None:
@@ -126,10 +126,10 @@ def main(folder: Path, name: str) -> None:
         ) as grid,
         ExitStack() as feeds,
     ):
-        puppet = Puppet(grid, feeds)
+        end_point = RemoteEndPoint(grid, feeds)
         say(READY)
         for line in sys.stdin:
-            say(puppet.obey(json.loads(line)))
+            say(end_point.obey(json.loads(line)))
 
 
 def say(answer: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A child that wants more than its part: of identifiers, of questions above, and of memory."""
+"""Quotas of a child: of identifiers, of pending requests above, and of memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gridstat.net.command.segment_messages import (
     SegmentUp,
 )
 from gridstat.net.command.tree_messages import AbstractLink, AskNumbers, BorderReported
-from tests.unit.broker.tree import seat
+from tests.unit.broker.tree import scripted_root
 from tests.unit.broker.tree.tree_world import Process, TreeWorld
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, residue, two_clouds
 
@@ -36,7 +36,7 @@ SMALL = TreeSettings(name="", numbers_child_max=CHILD_MAX, numbers_block=100)
 
 
 def ask(world: TreeWorld, cloud: str, request: int, count: int) -> int:
-    """How many it is given."""
+    """Ask for identifiers and return how many are granted."""
     world.clouds[cloud].ask_numbers(request, count)
     world.say(cloud)
     world.settle()
@@ -99,7 +99,7 @@ def test_a_broker_in_the_middle_passes_up_no_more_questions_than_it_may_have() -
     assert [word.refused.code for word in refused] == [QuotaReached.code] * 2
 
 
-# What a child tells of, though nobody has asked.
+# Unrequested messages of a child.
 
 FEW = TreeSettings(name="", unknown_child_max=3, transactions_max=3)
 
@@ -221,8 +221,8 @@ def test_a_list_or_a_text_longer_than_any_honest_one_is_malformed(word: msgspec.
 
 
 def test_of_many_troubles_the_parent_hears_a_few_and_their_number() -> None:
-    world, _ = seat.under_a_seat()
-    seat.ask(world, "c9#1")
+    world, _ = scripted_root.below_scripted_root()
+    scripted_root.ask(world, "c9#1")
     world.settle()
     for cloud in world.clouds.values():
         cloud.is_silent = True

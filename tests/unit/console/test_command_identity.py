@@ -1,4 +1,4 @@
-"""Commands speak as somebody: --as names whom, and a missing certificate is named with its cure."""
+"""Identity of commands: --as names it, and an error names a missing certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker in the middle tells its parent of the ways between the parent's borders."""
+"""Abstract links that a broker in the middle reports to its parent, between its borders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gridstat.broker.tree import border_graph
 from gridstat.net.command.tree_messages import AbstractLink, AbstractLinksReported, WantBorders
-from tests.unit.broker.tree.seat import under_a_seat
+from tests.unit.broker.tree.scripted_root import below_scripted_root
 
 if TYPE_CHECKING:
     import pytest
@@ -26,15 +26,15 @@ Ways = dict[tuple[str, str], tuple[int, int]]
 
 
 def west() -> TreeWorld:
-    """Its parent wants to know of all these borders."""
-    world, _ = under_a_seat()
+    """Return a broker whose parent asks for all these borders."""
+    world, _ = below_scripted_root()
     world.post("root", "west", WantBorders(term=1, routers=BORDERS))
     world.rest()
     return world
 
 
 def tell(world: TreeWorld) -> Ways:
-    """Each cloud tells of its own ways."""
+    """Report the abstract links of each cloud."""
     choice = random.Random(1)
     ways: Ways = {}
     for cloud in CLOUDS:
@@ -96,7 +96,7 @@ def test_what_is_told_is_the_nearest_way_and_the_least_that_is_free_on_it() -> N
         )
 
 
-def test_many_borders_are_looked_at_in_turns_and_told_when_all_are_seen(
+def test_many_borders_are_searched_in_batches_and_reported_when_all_are_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = west()

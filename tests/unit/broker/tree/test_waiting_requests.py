@@ -1,4 +1,4 @@
-"""Requests that wait for a way to be told of."""
+"""Requests that wait for a reported way."""
 
 from __future__ import annotations
 

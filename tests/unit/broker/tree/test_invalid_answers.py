@@ -1,4 +1,4 @@
-"""Children that answer what cannot be: nobody above them hangs, or believes it."""
+"""Impossible answers of children: brokers above them neither hang nor accept them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Paths = tuple[SegmentedPath, ...]
 
 
 class Liar(CloudStandIn):
-    """It reserves as it is asked, and says something else."""
+    """Cloud that reserves as requested, and reports other paths."""
 
     def __init__(self, name: str, lie: Callable[[Paths], Paths]) -> None:
         super().__init__(name, "root")
@@ -88,7 +88,7 @@ def _by_another_exit(paths: Paths) -> Paths:
 
 
 def _with_piece(paths: Paths, **facts: Any) -> Paths:
-    """Each with one more piece, at the router where it ends."""
+    """Return the paths, each with one more piece at the router where it ends."""
     return tuple(
         msgspec.structs.replace(path, pieces=(*path.pieces, msgspec.structs.replace(last, **facts)))
         for path in paths
@@ -137,7 +137,7 @@ def test_a_child_that_reserves_other_ways_than_it_was_asked_for_has_refused(
 
 @dataclass
 class Inventive(CloudStandIn):
-    """What it says to have reserved is made up."""
+    """Cloud that reports made-up reservations."""
 
     invent: Callable[[tuple[SegmentedPath, ...]], tuple[SegmentedPath, ...]] = tuple
 
@@ -182,7 +182,7 @@ def test_paths_that_nobody_asked_for_are_refused(
 
 
 def words(latency_us: int) -> list[TreeMessageBase]:
-    """One with each latency that a child may tell."""
+    """Return one message for each latency that a child may report."""
     near = Nearness(router="c1/b", latency_us=latency_us)
     way = AbstractLink(from_router="c1/a", to_router="c1/b", latency_us=latency_us)
     piece = PathSegment(owner="c1", routers=("c1/b",), channel_ids=(), latency_us=latency_us)
@@ -253,7 +253,7 @@ def test_a_broker_in_the_middle_passes_on_no_latency_that_its_parent_would_not_r
     assert contract in world.clouds["c4"].refused
 
 
-def test_a_crossing_from_a_router_to_itself_is_no_way() -> None:
+def test_an_abstract_link_from_a_router_to_itself_is_no_way() -> None:
     world = row_of_clouds(3)
     ways = [
         AbstractLink(from_router=one, to_router=other, latency_us=1)
@@ -267,7 +267,7 @@ def test_a_crossing_from_a_router_to_itself_is_no_way() -> None:
 
 
 class Near(CloudStandIn):
-    """It says how near its end-points are to routers that are not its own, or none at all."""
+    """Cloud that reports distances of its end-points to routers that are not its own."""
 
     said: tuple[str, ...] = ()
 

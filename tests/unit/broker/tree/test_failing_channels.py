@@ -1,4 +1,4 @@
-"""Channels between clouds that die when nobody looks: congested, or while they are reserved."""
+"""Channels between clouds that fail while they are congested, or while they are reserved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def tell(world: TreeWorld, cloud: str, channel: str, **facts: bool) -> None:
-    """The router at one end says how a channel is."""
+    """Report the state of a channel as the router at one end."""
     found = world.clouds[cloud]
     number = next(one for one, label in found.open_channels.items() if label == channel)
     told = BorderChannelReported(term=found.term, channel_id=number, **facts)
@@ -75,7 +75,7 @@ def test_a_parent_hears_of_congestion_neither_as_broken_nor_as_mended() -> None:
 
 
 def step_until_said(world: TreeWorld, kind: type[Message], receiver: str) -> None:
-    """Until such a word is on its way to a broker that has not heard it."""
+    """Run until such a message is in transit to a broker."""
     while not any(to == receiver and isinstance(word, kind) for _, to, word in world.queue):
         assert world.step()
 
@@ -127,7 +127,7 @@ def test_a_parent_hears_of_a_channel_that_died_between_reservation_and_commit() 
     assert inconsistencies(world) == []
 
 
-def test_a_channel_is_up_again_by_the_word_of_the_child_that_its_cloud_has_moved_to() -> None:
+def test_a_channel_is_up_again_by_a_report_of_the_child_that_its_cloud_has_moved_to() -> None:
     world = deep_tree()
     silent = "c1/r1→c3/r1"
     tell(world, "c1", silent, is_up=False)

@@ -1,4 +1,4 @@
-"""What a parent says that it should not: the cloud goes on, and the parent hears why."""
+"""Invalid messages of a parent: the cloud continues, and the parent receives the reason."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_flood_with_the_identifier_of_another_that_floods_is_refused(cloud: Fa
     assert cloud.last(FloodingRefused).refused.code == VariableExists.code
 
 
-def test_a_word_that_the_broker_fails_over_ends_the_session_and_nothing_else(
+def test_a_message_that_the_broker_fails_over_ends_the_session_and_nothing_else(
     cloud: Family,
 ) -> None:
     cloud.may_fail = True
