@@ -11,6 +11,7 @@ from gridstat.model.errors import Refused
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
 from gridstat.net.command.router_messages import FloodOrder
+from gridstat.net.command.tree_messages import CommitFlooding
 from tests.unit.broker.floods.test_flooding_faults import (
     BOTH,
     FLOOD,
@@ -197,3 +198,27 @@ def test_a_broker_without_room_for_what_holds_again_ends_what_its_parent_wants_n
     assert family.brokers["q"].broker.parts.flooding.floods == {}
     (listed,) = family.operate("p", ListFlooding(request_id=3)).facts["floods"]
     assert "is full" in listed["refusing"]["q"]
+
+
+def test_a_flood_that_a_child_has_not_confirmed_can_be_ended_while_the_child_is_away() -> None:
+    """A commit that waited for every child would hold up the next change of the variable."""
+    family = two_clouds(dict.fromkeys("ab", "root"))
+    family.ask("root", FLOOD)
+    while not any(
+        isinstance(message, CommitFlooding) and receiver == "b"
+        for _, receiver, message in family.waiting
+    ):
+        assert family.step()
+    family.separate("b")
+    family.settle()
+    family.pass_time(60 * NS_PER_S)
+    family.ask("root", RemoveFlooding(request_id=FLOOD.request_id + 1, name=VOLTAGE))
+    family.settle()
+    family.pass_time(60 * NS_PER_S)
+    begun, ended = family.answers("root")
+    assert begun.facts["unconfirmed"] == ["b"]
+    assert ended.refused is None
+    assert ended.facts["modes"] == []
+    family.heal()
+    family.settle()
+    assert flooding_clouds(family) == set()
