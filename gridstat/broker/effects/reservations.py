@@ -59,7 +59,7 @@ class Reservations:
             return bool(self.resources.router(element).events)
         return bool(self.resources.channel(element).streams)
 
-    # Flooding.
+    # Claims that belong to no contract.
 
     def take(self, claims: Iterable[Claim]) -> LoadChange:
         """Charge the claims, whether they fit or not."""
