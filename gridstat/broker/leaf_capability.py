@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """Runs the application of an operation, with steps of its own before or after."""
     RouterHandler: TypeAlias = Callable[[str, Any], None]
     """Handles a message of the named router."""
-    Check: TypeAlias = Callable[[Any], Refusal | None]
+    Objection: TypeAlias = Callable[[Any], Refusal | None]
     """Returns why a command is refused, or raises the error that refuses it."""
     Facts: TypeAlias = dict[str, Any]
 
@@ -83,15 +83,17 @@ class LeafCapability:
         default_factory=dict
     )
     """Commands of operators, with the peer that receives the answer."""
-    checks: Mapping[type[Struct], Check] = field(default_factory=dict)
+    objections: Mapping[type[Struct], Objection] = field(default_factory=dict)
     """Objections to other capabilities' commands; the owner asks all of them, in order."""
     parent_messages: Mapping[type[Struct], Callable[[Any], None]] = field(default_factory=dict)
     """Messages of the parent, once it is joined."""
     router_messages: Mapping[type[Struct], RouterHandler] = field(default_factory=dict)
     """Messages of routers; several capabilities may handle one type, in order."""
-    timers: Mapping[str, Callable[..., None]] = field(default_factory=dict)
-    """Timers by name. A name that ends in a slash stands for all names that begin with it, and the
-    handler receives the rest of the name."""
+    timers: Mapping[str, Callable[[], None]] = field(default_factory=dict)
+    """Handlers of timers, by name."""
+    named_timers: Mapping[str, Callable[[str], None]] = field(default_factory=dict)
+    """Handlers of timers of one router or end-point each, by the prefix of their names up to `/`;
+    the handler receives the rest of the name."""
 
     # Peers and turns.
 
@@ -132,8 +134,9 @@ class LeafCapabilities:
         self.operator_commands: dict[type[Struct], Callable[[str, Any], None]] = {}
         self.parent_messages: dict[type[Struct], Callable[[Any], None]] = {}
         self.router_messages: dict[type[Struct], tuple[RouterHandler, ...]] = {}
-        self.timers: dict[str, Callable[..., None]] = {}
-        self._checks: dict[type[Struct], tuple[Check, ...]] = {}
+        self._timers: dict[str, Callable[[], None]] = {}
+        self._named_timers: dict[str, Callable[[str], None]] = {}
+        self._objections: dict[type[Struct], tuple[Objection, ...]] = {}
         self._persisted: tuple[Callable[[], None], ...] = ()
         self._turn_ended: tuple[Callable[[], None], ...] = ()
 
@@ -154,8 +157,9 @@ class LeafCapabilities:
         self.operator_commands = merged(each.operator_commands for each in found)
         self.parent_messages = merged(each.parent_messages for each in found)
         self.router_messages = _in_order(each.router_messages for each in found)
-        self.timers = merged(each.timers for each in found)
-        self._checks = _in_order(each.checks for each in found)
+        self._timers = merged(each.timers for each in found)
+        self._named_timers = merged(each.named_timers for each in found)
+        self._objections = _in_order(each.objections for each in found)
         self._persisted = tuple(run for each in found if (run := each.persisted))
         self._turn_ended = tuple(run for each in found if (run := each.turn_ended))
 
@@ -183,24 +187,24 @@ class LeafCapabilities:
 
     # Commands and timers.
 
-    def refusal(self, command: Struct) -> Refusal | None:
-        """Return the first objection to a command, if there is one; a check may raise instead."""
-        for check in self._checks.get(type(command), ()):
-            refusal = check(command)
+    def objection(self, command: Struct) -> Refusal | None:
+        """Return the first objection to a command, if there is one; an objection may raise instead."""
+        for object_to in self._objections.get(type(command), ()):
+            refusal = object_to(command)
             if refusal is not None:
                 return refusal
         return None
 
     def fire_timer(self, timer: str) -> None:
         """Call the handler of a timer; one that nobody owns any more is ignored."""
-        kind, slash, about = timer.partition("/")
-        handler = self.timers.get(kind + slash)
-        if handler is None:
+        fired = self._timers.get(timer)
+        if fired is not None:
+            fired()
             return
-        if slash:
-            handler(about)
-        else:
-            handler()
+        prefix, slash, name = timer.partition("/")
+        fired_for = self._named_timers.get(prefix + slash)
+        if fired_for is not None:
+            fired_for(name)
 
     # Peers and turns.
 

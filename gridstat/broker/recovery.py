@@ -121,6 +121,8 @@ class Recovery:
                 FLUSH_TIMER: context.flush,
                 CONFIRM_TIMER: context.expire_confirmations,
                 REPORTS_TIMER: context.save_reports,
+            },
+            named_timers={
                 WHOLE_TIMER: sessions.send_whole_again,
                 ABSENT_TIMER: self.router_is_absent,
             },
@@ -138,8 +140,8 @@ class Recovery:
             timers={
                 REPLAN_TIMER: self.continue_replanning,
                 REFUSAL_TIMER: self.refusals_expired,
-                SETTLED_TIMER: self.endpoint_moved,
             },
+            named_timers={SETTLED_TIMER: self.endpoint_moved},
             router_reported=self._router_connected,
             router_lost=self._router_lost,
         )

@@ -85,7 +85,7 @@ class LeafFloods:
                 RemoveFlooding: flooding.remove_flooding,
                 ListFlooding: flooding.list_floods,
             },
-            checks={
+            objections={
                 AddChannel: flooding.check_new_channel,
                 RemoveChannel: flooding.check_channel_end,
                 ChangePublication: flooding.check_period,

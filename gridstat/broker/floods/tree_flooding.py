@@ -126,7 +126,7 @@ class TreeFlooding:
                 CommitFlooding: self.obey,
                 ReleaseFlooding: self.obey,
             },
-            commands={
+            operator_commands={
                 SetFlooding: self.take,
                 RemoveFlooding: self.take,
                 ListFlooding: self.take,

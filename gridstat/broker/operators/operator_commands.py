@@ -201,7 +201,7 @@ class OperatorCommands:
             )
         elif channel.channel_id in registry.channels:
             raise LayoutError(f"channel_id {channel.channel_id} is taken")
-        refusal = self._context.capabilities.refusal(structs.replace(command, channel=channel))
+        refusal = self._context.capabilities.objection(structs.replace(command, channel=channel))
         if refusal is not None:
             self._refuse(peer, command.request_id, refusal)
             return
@@ -214,7 +214,7 @@ class OperatorCommands:
         if number is None:
             raise NoSuchChannel(f"there is no channel {command.from_router}→{command.to_router}")
         using = registry.over_channel.get(number, ())
-        refusal = self._context.capabilities.refusal(command)
+        refusal = self._context.capabilities.objection(command)
         if refusal is not None:
             self._refuse(peer, command.request_id, refusal)
             return

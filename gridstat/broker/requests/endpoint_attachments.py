@@ -89,7 +89,7 @@ class EndPointAttachments:
             resume=self.resume,
             endpoint_commands={Attach: self.attach, Detach: self.detach},
             router_messages={AttachmentChanged: self._presence.attachment_changed},
-            timers={
+            named_timers={
                 GRACE_TIMER: self.grace_ended,
                 DORMANT_TIMER: self.dormancy_ended,
                 AWAY_TIMER: self._presence.edge_is_absent,

@@ -94,7 +94,7 @@ class PublicationChanges:
                 f"the last change of {old.name} is not over yet",
                 hint="ask again in a few seconds",
             )
-        refusal = self._context.capabilities.refusal(command)
+        refusal = self._context.capabilities.objection(command)
         if refusal is not None:
             self._requests.answer(request, (refused(refusal),))
             return

@@ -60,7 +60,7 @@ def publications_capability(
             ChangePublication: changes.change,
         },
         endpoint_queries={FindVariables: queries.find, ResolveName: queries.resolve},
-        timers={CHANGE_TIMER: changes.retire_old},
+        named_timers={CHANGE_TIMER: changes.retire_old},
     )
 
 

@@ -55,7 +55,7 @@ class ChannelCommands:
                 BorderChannelReported: FromChild(borders.channel_reported, self._is_at),
             },
             parent_messages={OpenBorder: borders.open_above, CloseBorder: borders.close_above},
-            commands={AddChannel: self._add, RemoveChannel: self._remove},
+            operator_commands={AddChannel: self._add, RemoveChannel: self._remove},
             survey=self._facts,
             operations={
                 ChannelAdded: state.change_channels,

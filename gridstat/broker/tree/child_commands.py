@@ -52,7 +52,7 @@ class ChildCommands:
         state = self._context.state
         return TreeCapability(
             child_messages={CloudsChanged: FromChild(self._membership.change_clouds)},
-            commands={AddChild: self._add, RemoveChild: self._remove},
+            operator_commands={AddChild: self._add, RemoveChild: self._remove},
             survey=self._facts,
             operations={
                 TermBegan: state.begin_term,

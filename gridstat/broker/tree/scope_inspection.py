@@ -42,7 +42,7 @@ class ScopeInspection:
     def capability(self) -> TreeCapability:
         """Return the registration of the commands that change nothing."""
         return TreeCapability(
-            commands={Survey: self._survey, Explain: self._explain},
+            operator_commands={Survey: self._survey, Explain: self._explain},
             survey=self._facts,
         )
 

@@ -31,7 +31,7 @@ Facts: TypeAlias = dict[str, Any]
 
 Apply: TypeAlias = "Callable[[Any, Applied], None]"
 Command: TypeAlias = "OperatorCommand | TreeCommand"
-Object: TypeAlias = "Callable[[Any], RefusedOutcome | None]"
+Objection: TypeAlias = "Callable[[Any], RefusedOutcome | None]"
 
 
 def _is_any(_child: str, _message: object) -> bool:
@@ -93,9 +93,11 @@ class TreeCapability:
         default_factory=dict
     )
     """Handlers of messages from the parent, by type, once this broker's place is durable."""
-    commands: Mapping[type[Command], Callable[[str, Any], None]] = field(default_factory=dict)
+    operator_commands: Mapping[type[Command], Callable[[str, Any], None]] = field(
+        default_factory=dict
+    )
     """Handlers of commands of operators, by type; each gets the operator's peer name."""
-    objections: Mapping[type[Command], Object] = field(default_factory=dict)
+    objections: Mapping[type[Command], Objection] = field(default_factory=dict)
     """Objections to commands of other capabilities, by type: a refusal, or None.
 
     The capability that handles the command asks for them; the first refusal is the answer.
@@ -167,7 +169,7 @@ class TreeCapabilities:
         self._all: tuple[TreeCapability, ...] = ()
         self.child_messages: Mapping[type[TreeMessageBase], FromChild] = {}
         self.parent_messages: Mapping[type[TreeMessageBase], Callable[[Any], None]] = {}
-        self.commands: Mapping[type[Command], Callable[[str, Any], None]] = {}
+        self.operator_commands: Mapping[type[Command], Callable[[str, Any], None]] = {}
         self.timers: Mapping[str, Callable[[], None]] = {}
         self._named_timers: Mapping[str, Callable[[str], None]] = {}
         self._operations: Mapping[type[TreeOperation], Apply] = {}
@@ -177,7 +179,7 @@ class TreeCapabilities:
         self._all = tuple(capabilities)
         self.child_messages = merged(one.child_messages for one in self._all)
         self.parent_messages = merged(one.parent_messages for one in self._all)
-        self.commands = merged(one.commands for one in self._all)
+        self.operator_commands = merged(one.operator_commands for one in self._all)
         self.timers = merged(one.timers for one in self._all)
         self._named_timers = merged(one.named_timers for one in self._all)
         self._operations = merged(one.operations for one in self._all)

@@ -35,7 +35,7 @@ class TreeOperatorCommands:
             self.refuse(peer, command.request_id, error)
 
     def _do(self, peer: str, command: OperatorCommand | TreeCommand) -> None:
-        handle = self._capabilities.commands.get(type(command))
+        handle = self._capabilities.operator_commands.get(type(command))
         if handle is None:
             name = type(command).__name__
             raise LayoutError(

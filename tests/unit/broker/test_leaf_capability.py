@@ -82,7 +82,11 @@ def test_several_capabilities_handle_a_message_of_a_router_in_order() -> None:
 def test_a_timer_whose_name_has_a_slash_is_given_the_rest_of_it() -> None:
     seen: list[str] = []
     found = registered(
-        LeafCapability(name="a", timers={"grace/": seen.append, "once": partial(note, seen, "1")})
+        LeafCapability(
+            name="a",
+            timers={"once": partial(note, seen, "1")},
+            named_timers={"grace/": seen.append},
+        )
     )
     found.fire_timer("grace/c1/pmu")
     found.fire_timer("once")
@@ -97,12 +101,12 @@ def test_the_first_check_that_objects_raises_before_the_next_is_asked() -> None:
         raise ValueError
 
     found = registered(
-        LeafCapability(name="a", checks={RemoveChannel: partial(note, seen, "a")}),
-        LeafCapability(name="b", checks={RemoveChannel: refuse}),
-        LeafCapability(name="c", checks={RemoveChannel: partial(note, seen, "c")}),
+        LeafCapability(name="a", objections={RemoveChannel: partial(note, seen, "a")}),
+        LeafCapability(name="b", objections={RemoveChannel: refuse}),
+        LeafCapability(name="c", objections={RemoveChannel: partial(note, seen, "c")}),
     )
     with pytest.raises(ValueError):  # noqa: PT011 — any error ends the questions.
-        found.refusal(RemoveChannel(request_id=1, from_router="c1/e0", to_router="c1/e1"))
+        found.objection(RemoveChannel(request_id=1, from_router="c1/e0", to_router="c1/e1"))
     assert seen == ["a"]
 
 
