@@ -14,6 +14,7 @@ from typing import Protocol
 
 from gridstat.core.counter_names import CHANNEL_COUNTERS
 from gridstat.core.rows import CLASS_REPLAY, PORT_DATA, PORT_URGENT, ChannelSpec
+from gridstat.model.wire_law import wire_bytes
 
 HEADER = struct.Struct(">BBHIQ")
 """version, key_epoch, length (without padding), channel_id, counter."""
@@ -22,11 +23,6 @@ CLASSES = 9
 SEGMENTS_MAX = 64
 RUN_BYTES_MAX = 65_000
 SMALL_BYTES_MAX = 256
-UDP_BYTES = 8
-IPV4_BYTES = 20
-IPV6_BYTES = 40
-IPV6_FRAGMENT_BYTES = 8
-
 REPLAYS_PER_S = 2_000
 """Datagrams of replay that a line takes one by one: no other event waits longer for one of them."""
 CREDIT_NS_MAX = 2_000_000
@@ -158,14 +154,7 @@ class DatagramWriter:
     def wire_bytes(self, datagram: Datagram) -> int:
         """Return the bytes of the datagram on the line, with the headers of all its IP
         fragments."""
-        ip_payload_bytes = len(datagram.octets) + UDP_BYTES
-        fragment_bytes = (self.spec.mtu_bytes + UDP_BYTES) // 8 * 8
-        is_whole = len(datagram.octets) <= self.spec.mtu_bytes
-        fragments = 1 if is_whole else -(-ip_payload_bytes // fragment_bytes)
-        header_bytes = IPV6_BYTES if self._line.is_ipv6 else IPV4_BYTES
-        if self._line.is_ipv6 and fragments > 1:
-            header_bytes += IPV6_FRAGMENT_BYTES
-        return ip_payload_bytes + fragments * header_bytes
+        return wire_bytes(len(datagram.octets), self.spec.mtu_bytes, is_ipv6=self._line.is_ipv6)
 
 
 @dataclass(slots=True)

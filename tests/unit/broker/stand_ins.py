@@ -53,6 +53,7 @@ class FakeRouter:
 
     name: str
     port: int
+    host: str = "10.0.0.1"
     instance: str = "1"
     table: OrderTable = field(default_factory=OrderTable)
     is_connected: bool = False
@@ -73,10 +74,10 @@ class FakeRouter:
 
     def report(self) -> ReportRouter:
         return ReportRouter(
-            host="10.0.0.1",
+            host=self.host,
             data_port=self.port,
             urgent_port=self.port + 1,
-            command_host="10.0.0.1",
+            command_host=self.host,
             command_port=self.port + 2,
             is_first_time=self.is_first_time,
             digest=self.table.digest,
