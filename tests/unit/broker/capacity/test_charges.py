@@ -73,9 +73,7 @@ def test_a_datagram_that_just_fits_is_one_piece() -> None:
 
 
 @given(st.integers(0, 6_128), st.integers(64, 9_000))
-def test_an_event_is_charged_all_that_the_line_carries(
-    length_bytes: int, mtu_bytes: int
-) -> None:
+def test_an_event_is_charged_all_that_the_line_carries(length_bytes: int, mtu_bytes: int) -> None:
     large = blob(max(1, length_bytes))
     datagram_bytes = 16 + 24 + 24 * large.option_count
     charged = event_bytes(large, mtu_bytes, is_ipv6=True)
