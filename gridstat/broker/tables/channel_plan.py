@@ -70,6 +70,7 @@ class ChannelPlan:
             self._registry.reports[end] for end in (channel.from_router, channel.to_router)
         )
         bandwidth, is_ipv6 = channel.bandwidth_bytes_per_s, is_ipv6_address(receiver.host)
+        probe_interval_ms = self._probes.interval_ms_of(bandwidth, is_ipv6=is_ipv6)
         self._tables.put_channel(
             channel.from_router,
             channel_order(
@@ -77,7 +78,7 @@ class ChannelPlan:
                 receiver,
                 version=version,
                 probes_only_when_idle=sender.counts_data_as_life and receiver.counts_data_as_life,
-                probe_interval_ms=self._probes.interval_ms_of(bandwidth, is_ipv6=is_ipv6),
+                probe_interval_ms=probe_interval_ms,
             ),
         )
         self._tables.put_source(
@@ -87,6 +88,7 @@ class ChannelPlan:
                 back_channel=self._registry.channel_between.get(back, 0),
                 version=version,
                 silent_ms_max=self._probes.silent_ms_max_of(bandwidth, is_ipv6=is_ipv6),
+                probe_interval_ms=probe_interval_ms if receiver.takes_probe_interval else 0,
             ),
         )
 

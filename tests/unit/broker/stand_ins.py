@@ -62,6 +62,7 @@ class FakeRouter:
     attached: set[str] = field(default_factory=set)
     versions: tuple[int, ...] = (1, 2)
     counts_data_as_life: bool = True
+    takes_probe_interval: bool = True
     accepted: list[RouterAccepted] = field(default_factory=list)
     changes: list[ChangeTable] = field(default_factory=list)
     unconfirmed: list[TableChanged] = field(default_factory=list)
@@ -84,6 +85,7 @@ class FakeRouter:
             datagram_versions=self.versions,
             attached=tuple(sorted(self.attached)),
             counts_data_as_life=self.counts_data_as_life,
+            takes_probe_interval=self.takes_probe_interval,
         )
 
     def crash(self) -> None:
