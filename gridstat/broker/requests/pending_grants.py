@@ -375,9 +375,14 @@ class PendingGrants:
         applied: Applied,
     ) -> None:
         """Write an answer with the new paths of contracts; the first answer is valid until then."""
-        live = self._context.registry.subscriptions
+        live, context = self._context.registry.subscriptions, self._context
         outcomes = [
-            granted(moved[number], live[number].variable, detection=self._context.detection)
+            granted(
+                moved[number],
+                live[number].variable,
+                detection=context.detection,
+                order=context.next_order(),
+            )
             if isinstance(outcome, GrantedOutcome) and (number := outcome.subscription_id) in moved
             else outcome
             for outcome in grant.reply.outcomes
@@ -482,7 +487,13 @@ class PendingGrants:
             return
         unconfirmed = sorted(self._refusing(record).union(confirmation.silent))
         remarks = tuple(f"router {name} has not confirmed its part yet" for name in unconfirmed)
-        outcome = granted(record, found.variable, remarks, detection=self._context.detection)
+        outcome = granted(
+            record,
+            found.variable,
+            remarks,
+            detection=self._context.detection,
+            order=self._context.next_order(),
+        )
         notice = Matched(pattern_id=record.pattern_id, granted=outcome)
         self._notices.push(record.subscriber, notice)
 
