@@ -109,7 +109,9 @@ class DatagramWriter:
         self._line = line
         self._next_probe_ns = 0
         self.sent_ns: int | None = None
-        """Time of the last sent events; they count as a sign of life like a probe."""
+        """Time of the last flush of events; they count as a sign of life like a probe."""
+        self._has_failed = False
+        """True if events could not be sent since the last probe."""
 
     def finish(self, events: list[bytes], *, pad_to_bytes: int = 0) -> Datagram:
         """Put a header before the events; the padding behind them is not part of `length`."""
@@ -126,6 +128,7 @@ class DatagramWriter:
             self._line.send(port, datagram.octets)
         except OSError:
             self.counters["send_failed"] += datagram.events
+            self._has_failed = True
         else:
             self.counters["sent"] += datagram.events
             self.counters["datagrams_out"] += 1
@@ -135,18 +138,22 @@ class DatagramWriter:
         """Send a probe if one is due; probes that were missed are not sent later.
 
         Where a channel is probed only when it is idle, events put the next probe off until an
-        interval after them.
+        interval after them, unless some of them could not be sent.
         """
         interval_ns = self.spec.probe_interval_ns
-        if self.spec.probes_only_when_idle and self.sent_ns is not None:
-            self._next_probe_ns = max(self._next_probe_ns, self.sent_ns + interval_ns)
         if interval_ns == 0 or now_ns < self._next_probe_ns:
             return None
+        is_postponed = self.spec.probes_only_when_idle and not self._has_failed
+        if is_postponed and self.sent_ns is not None:
+            self._next_probe_ns = max(self._next_probe_ns, self.sent_ns + interval_ns)
+            if now_ns < self._next_probe_ns:
+                return None
         next_ns = self._next_probe_ns + interval_ns
         self._next_probe_ns = next_ns if next_ns > now_ns else now_ns + interval_ns
         probe = self.finish([])
         before = self.counters["datagrams_out"]
         self.send(PORT_DATA, probe)
+        self._has_failed = False
         is_sent = self.counters["datagrams_out"] > before
         self.counters["probes_sent" if is_sent else "probes_failed"] += 1
         return probe
