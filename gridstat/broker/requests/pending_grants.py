@@ -40,7 +40,7 @@ from gridstat.broker.records.operations import Answered, Moved, Unsubscribed
 from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
 from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable, RouterFull
-from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
+from gridstat.net.command.endpoint_messages import ContractChanged, GrantedOutcome, Matched
 from gridstat.net.command.frames import decode_outcomes
 
 if TYPE_CHECKING:
@@ -124,9 +124,14 @@ GrantEvent: TypeAlias = Written | WriteFailed | Confirmed | RetryDue
 
 
 class RefusalReplacement(Protocol):
-    """Planner of paths around routers that refuse a row (`path_replacement.py`)."""
+    """Planner of paths around routers that refuse a row (`path_replacement.py`).
+
+    It also knows which paths of a contract do not work.
+    """
 
     def around_refusals(self, record: Subscribed) -> Subscribed | None: ...
+
+    def broken_paths(self, record: Subscribed) -> list[int]: ...
 
 
 class PendingGrants:
@@ -318,6 +323,25 @@ class PendingGrants:
     def _send(self, grant: PendingGrant) -> None:
         del self._pending[grant.token]
         self._requests.send(grant.request, grant.reply.body)
+        self._notify_troubles(grant.reply.records)
+
+    def _notify_troubles(self, records: Iterable[Subscribed]) -> None:
+        """Repeat the notices of failures since the decision.
+
+        The end-point did not know the contracts when recovery sent them.
+        """
+        live = self._context.registry.subscriptions
+        for record in records:
+            found = live.get(record.subscription_id)
+            if found is not None and found.troubles:
+                outcome = granted(
+                    found.record,
+                    found.variable,
+                    found.troubles,
+                    detection=self._context.detection,
+                    down=self._replacement.broken_paths(found.record),
+                )
+                self._notices.push(record.subscriber, ContractChanged(granted=outcome))
 
     def _revise(self, grant: PendingGrant) -> None:
         assert grant.revised is not None
@@ -412,7 +436,8 @@ class PendingGrants:
             self._reduced(outcome, dead, silent, refusing) for outcome in grant.reply.outcomes
         ]
         grant.state = GrantState.REDUCING
-        grant.revised = Reply(encode_outcomes(outcomes), outcomes)
+        left = [record for record in records if record.subscription_id not in dead]
+        grant.revised = Reply(encode_outcomes(outcomes), outcomes, left)
         applied = Applied()
         operations: list[Operation] = [
             Unsubscribed(subscription_id=number) for number in sorted(dead)
@@ -496,6 +521,7 @@ class PendingGrants:
         )
         notice = Matched(pattern_id=record.pattern_id, granted=outcome)
         self._notices.push(record.subscriber, notice)
+        self._notify_troubles((record,))
 
 
 def _are_up(records: Iterable[Subscribed], silent: Set[str]) -> bool:

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from gridstat.broker.requests.pending_grants import GrantState
+from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable
+from gridstat.model.identifiers import ChannelId
 from gridstat.model.qos import QosRequest
-from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched, Unpublish
+from gridstat.net.command.endpoint_messages import (
+    ContractChanged,
+    GrantedOutcome,
+    Matched,
+    Unpublish,
+)
 from gridstat.net.command.messages import ChannelStateChanged
 from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
@@ -263,3 +270,23 @@ def test_a_match_names_the_paths_of_a_contract_that_moved_while_it_was_confirmed
     (match, *_) = [each for each in silent.notices[CENTRE] if isinstance(each, Matched)]
     assert [path.routers for path in match.granted.paths] == routers_held(silent, number)
     assert match.granted.degraded == ()
+
+
+@pytest.mark.parametrize("name", [VOLTAGE, f"{PMU}/*"], ids=["by name", "by a pattern"])
+def test_a_path_that_fails_before_the_answer_is_reported_after_it(name: str) -> None:
+    """The end-point does not know the contract before, and drops a notice about it."""
+    routers = [Router("c1/a", RouterRole.EDGE), Router("c1/b", RouterRole.EDGE)]
+    cloud = Conversation((routers, [EventChannel(ChannelId(1), "c1/a", "c1/b")])).start()
+    cloud.attach(PMU, "c1/a", data_port=0)
+    cloud.attach(CENTRE, "c1/b")
+    cloud.publish(VOLTAGE, "c1/a")
+    cloud.routers["c1/a"].is_silent = True
+    cloud.ask(CENTRE, "c1/b", subscribe(name))
+    cloud.hear("c1/b", ChannelStateChanged(channel_id=1, is_up=False, silent_ms=100))
+    cloud.settle()
+    cloud.notices.clear()
+    cloud.confirm("c1/a")
+
+    *_, notice = cloud.notices[CENTRE]
+    assert isinstance(notice, ContractChanged)
+    assert notice.granted.paths_down == ("path 1",)
