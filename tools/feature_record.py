@@ -14,8 +14,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "build" / "features.json"
 MAKE_IT = "make test"
-TESTED_FOLDERS = ("benchmarks", "examples", "gridstat", "lab", "tests")
-TESTED_SUFFIXES = {".c", ".h", ".json", ".pxd", ".py", ".pyx", ".toml"}
+TESTED_FOLDERS = ("benchmarks", "examples", "gridstat", "lab", "tests", "tools")
+TESTED_SUFFIXES = {".c", ".h", ".json", ".pxd", ".py", ".pyx", ".sh", ".toml", ".txt"}
+TESTED_FILES = ("Makefile", "pyproject.toml", "setup.py")
+"""Files beside the folders: how the core is compiled, and how tests are installed and run."""
 MADE_BY_CYTHON = {"_core.c", "_ends.c"}
 
 
@@ -36,12 +38,14 @@ class NoRecordError(Exception):
 def source_digest(root: Path = ROOT) -> str:
     """Return the digest of all files that tests depend on and people edit."""
     found = hashlib.sha256()
-    for path in sorted(
+    beside = [root / name for name in TESTED_FILES if (root / name).is_file()]
+    inside = [
         path
         for folder in TESTED_FOLDERS
         for path in (root / folder).rglob("*")
         if path.suffix in TESTED_SUFFIXES and path.name not in MADE_BY_CYTHON
-    ):
+    ]
+    for path in sorted([*beside, *inside]):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         found.update(f"{path.relative_to(root).as_posix()} {content}\n".encode())
     return found.hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,9 +18,10 @@ FLAGS = ("-std=gnu11", "-pthread", "-O2")  # As setup.py compiles the core.
 class CoreBuild:
     """Objects of the unchanged core, in their own folder."""
 
-    def __init__(self, source: Path, objects: Path) -> None:
+    def __init__(self, source: Path, objects: Path, doors: tuple[str, ...] = DOORS) -> None:
         self._source = source
         self._objects = objects
+        self._doors = doors
         # Read here, since Python reads these lazily, and concurrent threads may miss some.
         self._compiler = shlex.split(sysconfig.get_config_var("CC"))
         self._linker = shlex.split(sysconfig.get_config_var("LDSHARED"))
@@ -29,10 +31,10 @@ class CoreBuild:
     def prepare(self, jobs: int) -> None:
         """Compile everything once; a failure here is a fault of the machine or of the source."""
         self._objects.mkdir()
-        for door in DOORS:
+        for door in self._doors:
             command = [sys.executable, "-m", "cython", "-3", "-o", str(self._generated(door))]
             self._run([*command, str(CORE / f"{door}.pyx")], self._source)
-        files = [*(self._generated(door) for door in DOORS), *self._ours(self._source)]
+        files = [*(self._generated(door) for door in self._doors), *self._ours(self._source)]
         with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(lambda file: self._compile(self._source, file, self._objects), files))
 
@@ -43,13 +45,14 @@ class CoreBuild:
         sources = self._ours(tree)
         files = [tree / changed]
         if changed.endswith(".h"):
-            files = [*(self._generated(door) for door in DOORS), *sources]
-        for file in files:
-            self._compile(tree, file, own)
-        for door in DOORS:
-            self._link(tree, door, [self._generated(door), *sources], own)
-        for file in files:
-            self._object(file, own).unlink()
+            files = [*(self._generated(door) for door in self._doors), *sources]
+        try:
+            for file in files:
+                self._compile(tree, file, own)
+            for door in self._doors:
+                self._link(tree, door, [self._generated(door), *sources], own)
+        finally:
+            shutil.rmtree(own)  # Also if it does not compile: the next core must not use them.
 
     def _compile(self, tree: Path, file: Path, folder: Path) -> None:
         command = [*self._compiler, "-fPIC", "-DNDEBUG", *FLAGS, f"-I{self._headers}"]
@@ -67,7 +70,7 @@ class CoreBuild:
         return self._objects / f"{door}.c"
 
     def _ours(self, tree: Path) -> list[Path]:
-        return sorted(path for path in (tree / CORE).glob("*.c") if path.stem not in DOORS)
+        return sorted(path for path in (tree / CORE).glob("*.c") if path.stem not in self._doors)
 
     def _object(self, file: Path, folder: Path) -> Path:
         return folder / f"{file.stem}.o"

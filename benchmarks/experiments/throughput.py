@@ -93,7 +93,7 @@ def measure(options: Options, progress: Progress) -> Result:
                     climbing.remove(kind)
     progress(1.0, "done")
     return Result(
-        figures={**_figures(ramp), "runs": runs},
+        figures={**figures(ramp), "runs": runs},
         title="one router under a growing load: latency of the reference (us), CPU (%)",
         columns=(
             "kind",
@@ -107,7 +107,7 @@ def measure(options: Options, progress: Progress) -> Result:
             "saturated by",
         ),
         table=tuple(_rows(ramp)),
-        comparisons=tuple(_comparisons(ramp)),
+        comparisons=tuple(comparisons(ramp)),
     )
 
 
@@ -179,38 +179,57 @@ def _question(style: str, group: Group, per_tick: int, *, seconds: float) -> dic
     }
 
 
-def _figures(ramp: Ramp) -> dict[str, Figure]:
-    figures: dict[str, Figure] = {}
+def figures(ramp: Ramp) -> dict[str, Figure]:
+    """Return the flat figures; those of a step that was not carried have a mark beside them."""
+    found: dict[str, Figure] = {}
     for kind in KINDS:
         prefix = "" if kind == CORE else f"{kind}_"
         for (some_kind, thousands), kept in sorted(ramp.items()):
             if some_kind != kind:
                 continue
             name = f"{prefix}k{thousands}"
-            figures[f"{name}_mean_us"] = middle([step.summary.mean_us for step in kept], 1)
-            figures[f"{name}_cpu_percent"] = middle([step.cpu_percent for step in kept], 2)
-            if any(step.is_saturated for step in kept):
-                figures[f"{prefix}saturated_per_s"] = thousands * 1_000
-                figures[f"{prefix}saturated_lost"] = max(step.lost for step in kept)
-                reasons = (step.saturated_by for step in kept)
-                figures[f"{prefix}saturated_by"] = next(filter(None, reasons))
+            found[f"{name}_mean_us"] = middle([step.summary.mean_us for step in kept], 1)
+            found[f"{name}_cpu_percent"] = middle([step.cpu_percent for step in kept], 2)
+            reason = _saturated_by(kept)
+            if reason:
+                found[f"{name}_saturated_by"] = reason
+            # The steps above the first that was not carried are those of the other runs.
+            if f"{prefix}saturated_per_s" in found:
+                continue
+            if reason:
+                found[f"{prefix}saturated_per_s"] = thousands * 1_000
+                found[f"{prefix}saturated_lost"] = max(step.lost for step in kept)
+                found[f"{prefix}saturated_by"] = reason
             else:
-                figures[f"{prefix}carried_per_s"] = thousands * 1_000
+                found[f"{prefix}carried_per_s"] = thousands * 1_000
+    found |= _per_router(ramp)
+    found["policed"] = sum(
+        step.policed for (kind, _), kept in ramp.items() if kind == CORE for step in kept
+    )
+    return found
+
+
+def _per_router(ramp: Ramp) -> dict[str, Figure]:
     carried = [
         step
         for (kind, _), kept in ramp.items()
         for step in kept
         if kind == CORE and not step.is_saturated
     ]
+    if carried:
+        return per_router_figures(max(step.summary.mean_us for step in carried))
     # A machine too busy for the first step has carried nothing: then that step is shown.
     lowest = min(((key, kept) for key, kept in ramp.items() if key[0] == CORE), default=None)
-    shown = carried or ([] if lowest is None else lowest[1])
-    if shown:
-        figures |= per_router_figures(max(step.summary.mean_us for step in shown))
-    figures["policed"] = sum(
-        step.policed for (kind, _), kept in ramp.items() if kind == CORE for step in kept
-    )
-    return figures
+    if lowest is None:
+        return {}
+    _, kept = lowest
+    shown = per_router_figures(max(step.summary.mean_us for step in kept))
+    return {**shown, "per_router_saturated_by": _saturated_by(kept)}
+
+
+def _saturated_by(kept: list[Step]) -> str:
+    """Return what gave way in the first repetition that was not carried; empty if all were."""
+    return next(filter(None, (step.saturated_by for step in kept)), "")
 
 
 def _rows(ramp: Ramp) -> Iterator[tuple[str, ...]]:
@@ -224,21 +243,24 @@ def _rows(ramp: Ramp) -> Iterator[tuple[str, ...]]:
             f"{middle([step.cpu_percent for step in kept]):.1f}",
             f"{middle([step.achieved_per_s for step in kept]):,.0f}",
             str(max(step.lost for step in kept)),
-            next(filter(None, (step.saturated_by for step in kept)), ""),
+            _saturated_by(kept),
         )
 
 
-def _comparisons(ramp: Ramp) -> Iterator[Comparison]:
+def comparisons(ramp: Ramp) -> Iterator[Comparison]:
+    """Yield the figures of the source and ours; the reason says if our step was not carried."""
     for (kind, thousands), kept in sorted(ramp.items()):
         if kind == CORE and thousands in S3_THROUGHPUT:
             mean_us, _, cpu_percent = S3_THROUGHPUT[thousands]
             ours_us = middle([step.summary.mean_us for step in kept], 1)
             ours_percent = middle([step.cpu_percent for step in kept], 2)
-            name, source = f"k{thousands}", "S3 Fig 5.27"
-            yield Comparison(f"{name}_mean_us", source, mean_us, ours_us, NOT_COMPARABLE_S3)
-            cpu_name = f"{name}_cpu_percent"
-            yield Comparison(cpu_name, source, cpu_percent, ours_percent, NOT_COMPARABLE_S3)
-    carried = _figures(ramp).get("carried_per_s")
+            name, source, reason = f"k{thousands}", "S3 Fig 5.27", NOT_COMPARABLE_S3
+            gave_way = _saturated_by(kept)
+            if gave_way:
+                reason = f"ours was not carried ({gave_way}); {reason}"
+            yield Comparison(f"{name}_mean_us", source, mean_us, ours_us, reason)
+            yield Comparison(f"{name}_cpu_percent", source, cpu_percent, ours_percent, reason)
+    carried = figures(ramp).get("carried_per_s")
     if isinstance(carried, int):
         theirs = float(S3_THROUGHPUT_MEASURED_PER_S)
         yield Comparison("carried_per_s", "S3 Fig 5.27", theirs, carried, NOT_COMPARABLE_S3)

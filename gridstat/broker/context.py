@@ -77,9 +77,18 @@ class BrokerContext(UnitOfWork[Operation]):
         self.unsaved_reports: dict[str, RouterReported] = {}
         self._is_flush_set = False
         self._is_confirm_set = False
+        self._order_last = 0
 
     def send_router(self, router: str, message: Message) -> None:
         self.out.append(Send(f"router/{router}", message))
+
+    def next_order(self) -> tuple[int, int]:
+        """Return the order of a notice or answer about a contract: the term and a number within it.
+
+        The order is taken when the contract is read, so that a higher order has a newer contract.
+        """
+        self._order_last += 1
+        return self.registry.term, self._order_last
 
     # Reports of routers.
 

@@ -142,6 +142,13 @@ static void count_sent(gs_channel *channel, uint32_t events, uint32_t datagrams,
     gs_add(&channel->counters.bytes_out, bytes);
 }
 
+/* What could not be sent proves nothing to the receiver: the next probe is not postponed. */
+static void count_failed(gs_channel *channel, uint32_t events)
+{
+    gs_add(&channel->counters.send_failed, events);
+    channel->has_failed = true;
+}
+
 static void send_datagram(gs_channel *channel, int socket_, const uint8_t *bytes, uint32_t count)
 {
     uint32_t events = events_in(bytes);
@@ -155,7 +162,7 @@ static void send_datagram(gs_channel *channel, int socket_, const uint8_t *bytes
     if (sent >= 0)
         count_sent(channel, events, 1, count);
     else
-        gs_add(&channel->counters.send_failed, events);
+        count_failed(channel, events);
 }
 
 static void send_one_by_one(gs_channel *channel, int socket_, const gs_run *run)
@@ -176,7 +183,7 @@ static void send_to_sink(gs_channel *channel, uint32_t port, const gs_run *run)
         if (keep_in_sink(channel, port, run->bytes + at, count))
             count_sent(channel, events, 1, count);
         else
-            gs_add(&channel->counters.send_failed, events);
+            count_failed(channel, events);
     }
 }
 
@@ -208,7 +215,7 @@ static void send_run(gs_channel *channel, uint32_t port)
         if (has_no_offload && channel->mtu_bytes >= run->stride)
             channel->has_gso = false;
     } else {
-        gs_add(&channel->counters.send_failed, run->events);
+        count_failed(channel, run->events);
     }
     run->used = 0;
 }
@@ -296,11 +303,12 @@ static uint64_t next_probe_ns(const gs_channel *channel, uint64_t now_ns)
     return next_ns > now_ns ? next_ns : now_ns + channel->probe_interval_ns;
 }
 
-/* Events prove as much as a probe, so the next probe is due an interval after them. */
+/* Events prove as much as a probe, so the next probe is due an interval after them. If some of them
+ * could not be sent, it stays due: `sent_ns` does not say which. */
 bool gs_channel_needs_probe(gs_channel *channel, uint64_t now_ns)
 {
     uint64_t idle_until_ns = channel->sent_ns + channel->probe_interval_ns;
-    if (channel->probes_only_when_idle && channel->sent_ns != 0 &&
+    if (channel->probes_only_when_idle && !channel->has_failed && channel->sent_ns != 0 &&
         channel->next_probe_ns < idle_until_ns)
         channel->next_probe_ns = idle_until_ns;
     return channel->next_probe_ns <= now_ns;
@@ -314,6 +322,7 @@ void gs_channel_probe(gs_channel *channel, uint64_t now_ns)
     bool is_sent = socket_ < 0 ? keep_in_sink(channel, GS_PORT_DATA, probe, sizeof probe)
                                : send_plain(socket_, probe, sizeof probe) >= 0;
     channel->next_probe_ns = next_probe_ns(channel, now_ns);
+    channel->has_failed = false;
     if (is_sent)
         count_sent(channel, 0, 1, sizeof probe);
     gs_add(is_sent ? &channel->counters.probes_sent : &channel->counters.probes_failed, 1);

@@ -69,6 +69,7 @@ typedef struct gs_channel {
     uint64_t probe_interval_ns; /* 0: no probes. */
     uint64_t next_probe_ns;     /* By the steady clock. */
     bool probes_only_when_idle; /* No probe within an interval of the last events. */
+    bool has_failed;            /* Events could not be sent since the last probe. */
     gs_sink sink;
 } gs_channel;
 _Static_assert(offsetof(gs_channel, counters.due) < 128, "in the second cache line");

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from gridstat.core.counter_names import CHANNEL_COUNTERS
 from gridstat.core.rows import CLASS_REPLAY, PORT_DATA, PORT_URGENT, ChannelSpec
+from gridstat.model.wire_law import wire_bytes
 
 HEADER = struct.Struct(">BBHIQ")
 """version, key_epoch, length (without padding), channel_id, counter."""
@@ -22,11 +23,6 @@ CLASSES = 9
 SEGMENTS_MAX = 64
 RUN_BYTES_MAX = 65_000
 SMALL_BYTES_MAX = 256
-UDP_BYTES = 8
-IPV4_BYTES = 20
-IPV6_BYTES = 40
-IPV6_FRAGMENT_BYTES = 8
-
 REPLAYS_PER_S = 2_000
 """Datagrams of replay that a line takes one by one: no other event waits longer for one of them."""
 CREDIT_NS_MAX = 2_000_000
@@ -113,7 +109,9 @@ class DatagramWriter:
         self._line = line
         self._next_probe_ns = 0
         self.sent_ns: int | None = None
-        """Time of the last sent events; they count as a sign of life like a probe."""
+        """Time of the last flush of events; they count as a sign of life like a probe."""
+        self._has_failed = False
+        """True if events could not be sent since the last probe."""
 
     def finish(self, events: list[bytes], *, pad_to_bytes: int = 0) -> Datagram:
         """Put a header before the events; the padding behind them is not part of `length`."""
@@ -130,6 +128,7 @@ class DatagramWriter:
             self._line.send(port, datagram.octets)
         except OSError:
             self.counters["send_failed"] += datagram.events
+            self._has_failed = True
         else:
             self.counters["sent"] += datagram.events
             self.counters["datagrams_out"] += 1
@@ -139,18 +138,22 @@ class DatagramWriter:
         """Send a probe if one is due; probes that were missed are not sent later.
 
         Where a channel is probed only when it is idle, events put the next probe off until an
-        interval after them.
+        interval after them, unless some of them could not be sent.
         """
         interval_ns = self.spec.probe_interval_ns
-        if self.spec.probes_only_when_idle and self.sent_ns is not None:
-            self._next_probe_ns = max(self._next_probe_ns, self.sent_ns + interval_ns)
         if interval_ns == 0 or now_ns < self._next_probe_ns:
             return None
+        is_postponed = self.spec.probes_only_when_idle and not self._has_failed
+        if is_postponed and self.sent_ns is not None:
+            self._next_probe_ns = max(self._next_probe_ns, self.sent_ns + interval_ns)
+            if now_ns < self._next_probe_ns:
+                return None
         next_ns = self._next_probe_ns + interval_ns
         self._next_probe_ns = next_ns if next_ns > now_ns else now_ns + interval_ns
         probe = self.finish([])
         before = self.counters["datagrams_out"]
         self.send(PORT_DATA, probe)
+        self._has_failed = False
         is_sent = self.counters["datagrams_out"] > before
         self.counters["probes_sent" if is_sent else "probes_failed"] += 1
         return probe
@@ -158,14 +161,7 @@ class DatagramWriter:
     def wire_bytes(self, datagram: Datagram) -> int:
         """Return the bytes of the datagram on the line, with the headers of all its IP
         fragments."""
-        ip_payload_bytes = len(datagram.octets) + UDP_BYTES
-        fragment_bytes = (self.spec.mtu_bytes + UDP_BYTES) // 8 * 8
-        is_whole = len(datagram.octets) <= self.spec.mtu_bytes
-        fragments = 1 if is_whole else -(-ip_payload_bytes // fragment_bytes)
-        header_bytes = IPV6_BYTES if self._line.is_ipv6 else IPV4_BYTES
-        if self._line.is_ipv6 and fragments > 1:
-            header_bytes += IPV6_FRAGMENT_BYTES
-        return ip_payload_bytes + fragments * header_bytes
+        return wire_bytes(len(datagram.octets), self.spec.mtu_bytes, is_ipv6=self._line.is_ipv6)
 
 
 @dataclass(slots=True)

@@ -135,7 +135,7 @@ def _is_lower_quality(before: Contract, after: Contract) -> bool:
         new = after.granted.get(mode)
         if new is None or new.every > old.every or new.latency_us > old.latency_us:
             return True
-        if new.redundancy < old.redundancy:
+        if new.redundancy < old.redundancy or new.priority > old.priority:
             return True
     return False
 

@@ -144,7 +144,8 @@ class Registrations:
         outputs: list[NoticeReceived | PublicationRestored] = []
         for outcome in outcomes:
             if isinstance(outcome, GrantedOutcome):
-                outputs.append(NoticeReceived(ContractChanged(granted=outcome)))
+                notice = ContractChanged(granted=outcome, order=outcome.order)
+                outputs.append(NoticeReceived(notice))
             elif isinstance(outcome, PublishedOutcome):
                 outputs.append(PublicationRestored(outcome.variable.name, outcome))
         return outputs

@@ -98,8 +98,8 @@ class Subscription:
         """Followers of its changes."""
         self.granted_contract = self._contract
         """Contract as last requested and granted; the broker may have lowered it since."""
-        self.notice_order = (0, 0)
-        """Order of the newest notice that has changed the contract."""
+        self.notice_order = outcome.order
+        """Order of the newest answer or notice that has set the contract."""
         self.incoming = incoming
         self.label = label
         self.is_over = False
@@ -317,9 +317,9 @@ class Subscription:
         return self._keeper.ledger(self)
 
     def takes_notice(self, order: tuple[int, int]) -> bool:
-        """Return whether a notice of this order is new; called by the connection.
+        """Return whether a notice or answer of this order is new; called by the connection.
 
-        (0, 0) is the order of a broker that does not number notices; such a notice is always new.
+        (0, 0) is the order of a broker that does not number them; such a notice is always new.
         """
         if not any(order):
             return True
@@ -333,8 +333,13 @@ class Subscription:
         self._contract = contract_of(outcome)
 
     def regrant_contract(self, outcome: GrantedOutcome) -> None:
-        """Set the contract that the application requested, or that the cloud restored."""
-        self._contract = self.granted_contract = contract_of(outcome)
+        """Set the contract that the application requested, or that the cloud restored.
+
+        A notice that the broker sent after this decision, and that has come first, stays.
+        """
+        self.granted_contract = contract_of(outcome)
+        if self.takes_notice(outcome.order):
+            self._contract = self.granted_contract
 
     def end(self, code: int = 0) -> None:
         """End the subscription; called by the connection."""

@@ -356,8 +356,8 @@ class SubscriptionRegistry:
         with self._lock:
             self._by_id.pop(subscription.contract.subscription_id, None)
             before = self._expected.identifiers(subscription)
+            subscription.notice_order = (0, 0)  # Of another contract, perhaps of another broker.
             subscription.regrant_contract(outcome)
-            subscription.notice_order = (0, 0)
             subscription.paths.has_news = True
             self._by_id[outcome.subscription_id] = subscription
         subscription.incoming.holder.set_error_code(0)

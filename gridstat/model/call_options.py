@@ -63,8 +63,11 @@ def checked_call(
                 refusal = _refusal(_name(call), signature, args, kwargs, parts)
             raise refusal
 
-        checked.__signature__ = signature  # type: ignore[attr-defined]
-        return checked
+        found: Callable[Params, Result] = checked
+        if inspect.iscoroutinefunction(call):
+            found = _as_coroutine_function(checked)
+        found.__signature__ = signature  # type: ignore[attr-defined]
+        return found
 
     return decorate
 
@@ -88,6 +91,19 @@ def checked_calls(
         return decorated
 
     return decorate
+
+
+def _as_coroutine_function(checked: Callable[Params, Any]) -> Callable[Params, Any]:
+    """Return a function that `inspect` and frameworks see as a coroutine function.
+
+    Its refusal comes when it is awaited.
+    """
+
+    @wraps(checked)
+    async def awaited(*args: Params.args, **kwargs: Params.kwargs) -> object:
+        return await checked(*args, **kwargs)
+
+    return awaited
 
 
 def unknown_option(call: Callable[..., Any], given: Mapping[str, object]) -> WrongCall:

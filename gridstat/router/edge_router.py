@@ -104,7 +104,7 @@ class EdgeRouter:
             "requests_pending": len(self._requests),
             "requests_dropped": self._requests.dropped,
             "answers_dropped": self._answers_dropped,
-            "notices_dropped": self._attachments.notices_dropped,
+            "notices_dropped": self._attachments.notices_dropped + self._publishers.reports_dropped,
         }
 
     # The broker's side.
@@ -149,7 +149,9 @@ class EdgeRouter:
         message = Answer(
             request_id=answer.request_id, body=answer.body, newest=newest, copies=copies
         )
-        return [Send(_peer(answer.endpoint), message), *next_ones]
+        unsent = self._publishers.take_unsent(answer.endpoint)
+        reports = [self._send_policed(answer.endpoint, report) for report in unsent]
+        return [Send(_peer(answer.endpoint), message), *reports, *next_ones]
 
     def _pushed(self, push: Push) -> list[Instruction]:
         if push.endpoint not in self._attachments:
@@ -167,17 +169,21 @@ class EdgeRouter:
     # The core's side.
 
     def report_policed(self, news: SourcePoliced) -> list[Instruction]:
-        """Notify an attached publisher of its policed events."""
+        """Notify a publisher of its policed events, now or once it is attached."""
         endpoint = self._publishers.endpoint_on(news.channel_id)
         if endpoint is None or endpoint not in self._attachments:
+            self._publishers.keep_unsent(news)
             return []
+        return [self._send_policed(endpoint, news)]
+
+    def _send_policed(self, endpoint: str, news: SourcePoliced) -> Send:
         notice = EventsPoliced(
             edge=self._router,
             variable_id=news.variable_id,
             count_id=news.count_id,
             counts=news.counts,
         )
-        return [Send(_peer(endpoint), Notify(body=_ENCODER.encode(notice)))]
+        return Send(_peer(endpoint), Notify(body=_ENCODER.encode(notice)))
 
     # The end-points' side.
 

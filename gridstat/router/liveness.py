@@ -30,6 +30,7 @@ class _Watched:
     """
 
     silent_ns_max: int
+    interval_ns: int
     datagrams_before: int | None = None
     returned_ns: int | None = None
     is_up: bool | None = None
@@ -44,7 +45,7 @@ class _Watched:
             self.returned_ns = heard_ns
         if count < DATAGRAMS_TO_RETURN or self.returned_ns is None:
             return False
-        return heard_ns - self.returned_ns >= self.silent_ns_max // INTERVALS_PER_SILENCE
+        return heard_ns - self.returned_ns >= self.interval_ns
 
 
 class SourceLiveness:
@@ -55,14 +56,18 @@ class SourceLiveness:
         self.silent_after_ns: int | None = None
         """Time after the last judgement at which a source can become silent; None: none can."""
 
-    def watch(self, channel_id: int, *, silent_ms_max: int) -> None:
-        """Watch the silence of a channel from now on; 0: no longer."""
+    def watch(self, channel_id: int, *, silent_ms_max: int, probe_interval_ms: int = 0) -> None:
+        """Watch the silence of a channel from now on; 0: no longer.
+
+        Without an interval, a quarter of the allowed silence counts as one.
+        """
         if silent_ms_max <= 0:
             self._watched.pop(channel_id, None)
             return
         silent_ns_max = silent_ms_max * NS_PER_MS
-        watched = self._watched.setdefault(channel_id, _Watched(silent_ns_max))
-        watched.silent_ns_max = silent_ns_max
+        interval_ns = probe_interval_ms * NS_PER_MS or silent_ns_max // INTERVALS_PER_SILENCE
+        watched = self._watched.setdefault(channel_id, _Watched(silent_ns_max, interval_ns))
+        watched.silent_ns_max, watched.interval_ns = silent_ns_max, interval_ns
 
     def forget(self, channel_id: int) -> None:
         self._watched.pop(channel_id, None)

@@ -1,6 +1,7 @@
 """Reports of policed events: once a second at most, for each publication, in totals.
 
-`PolicedEvents` finds new counts of the core; `PublisherChannels` knows their publishers.
+`PolicedEvents` finds new counts of the core; `PublisherChannels` knows their publishers, and keeps
+the reports to those without a session.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 EVERY_NS: Final = NS_PER_S
+UNSENT_MAX: Final = 1_024
+"""Bound of the reports that wait for their publisher."""
 _ATTACHED: Final = b"AttachedOutcome"
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """Errors of the decoder for bytes that are no message: its own, bad UTF-8, deep nesting."""
@@ -80,12 +83,18 @@ _OUTCOMES: Final = msgspec.msgpack.Decoder(_Outcomes)
 
 
 class PublisherChannels:
-    """Channels on which the attached end-points send, as the broker's answers name them."""
+    """Channels on which the attached end-points send, as the broker's answers name them.
+
+    `_unsent` holds the newest report of each channel and variable whose publisher has no session,
+    or is not known yet. A report has totals, so it replaces the ones before it.
+    """
 
     def __init__(self, router: str) -> None:
         self._router = router
         self._channels: dict[str, int] = {}
         self._endpoints: dict[int, str] = {}
+        self._unsent: dict[tuple[int, int], SourcePoliced] = {}
+        self.reports_dropped = 0
 
     def learn(self, endpoint: str, body: bytes) -> None:
         """Read an answer for the channel on which the end-point sends."""
@@ -97,15 +106,32 @@ class PublisherChannels:
             return
         for outcome in outcomes:
             if outcome.type == "AttachedOutcome" and outcome.edge == self._router:
-                self.forget(endpoint)
+                if self._channels.get(endpoint) != outcome.up_channel_id:
+                    self.forget(endpoint)
                 self._channels[endpoint] = outcome.up_channel_id
                 self._endpoints[outcome.up_channel_id] = endpoint
 
     def forget(self, endpoint: str) -> None:
-        """Forget an end-point."""
+        """Forget an end-point, and the reports that wait for it."""
+        self.take_unsent(endpoint)
         channel_id = self._channels.pop(endpoint, None)
         if channel_id is not None and self._endpoints.get(channel_id) == endpoint:
             del self._endpoints[channel_id]
+
+    def keep_unsent(self, report: SourcePoliced) -> None:
+        """Keep a report until its publisher is attached; the oldest beyond the bound is dropped."""
+        key = report.channel_id, report.variable_id
+        self._unsent.pop(key, None)
+        self._unsent[key] = report
+        if len(self._unsent) > UNSENT_MAX:
+            del self._unsent[next(iter(self._unsent))]
+            self.reports_dropped += 1
+
+    def take_unsent(self, endpoint: str) -> list[SourcePoliced]:
+        """Remove and return the reports that wait for an end-point."""
+        channel_id = self._channels.get(endpoint)
+        keys = [key for key in self._unsent if key[0] == channel_id]
+        return [self._unsent.pop(key) for key in keys]
 
     def endpoint_on(self, channel_id: int) -> str | None:
         """Return the end-point that sends on a channel, or None."""

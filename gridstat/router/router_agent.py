@@ -274,6 +274,7 @@ class RouterAgent:
             datagram_versions=facts.datagram_versions,
             attached=() if self._edge is None else self._edge.attached(),
             counts_data_as_life=True,
+            takes_probe_interval=True,
         )
         return [Send(self._broker_peer, report)]
 

@@ -172,7 +172,11 @@ class StatusRouter:
             is_publisher=order.is_publisher,
             back_channel=order.back_channel,
         )
-        self._liveness.watch(order.channel_id, silent_ms_max=order.silent_ms_max)
+        self._liveness.watch(
+            order.channel_id,
+            silent_ms_max=order.silent_ms_max,
+            probe_interval_ms=order.probe_interval_ms,
+        )
 
     def poll(self) -> list[ChannelNews]:
         """Return changes of the channels since the last time: silence, return, back-pressure."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from gridstat.core.rows import PORT_DATA, PORT_URGENT, ChannelSpec, Flood, Limits, Route, Row, Term
+from gridstat.model.wire_law import wire_bytes as law_bytes
 from tests.protocol.grids import (
     EVENT,
     MS,
@@ -281,6 +282,7 @@ def test_an_event_larger_than_the_mtu_is_charged_per_fragment(
     subject: MakeCore, mtu_bytes: int, options: int, host: str | None, wire_bytes: int
 ) -> None:
     """Send at ten thousand bytes a second, where a byte takes a tenth of a millisecond."""
+    assert law_bytes(40 + 24 * options, mtu_bytes, is_ipv6=host == "::1") == wire_bytes
     spec = ChannelSpec(1, mtu_bytes=mtu_bytes, bandwidth_bytes_per_s=10_000)
     with socket.socket(socket.AF_INET6 if host == "::1" else socket.AF_INET, UDP) as peer:
         if host is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +26,7 @@ from tests.protocol.grids import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 INTERVAL_NS = 25 * MS
 PROBING = ChannelSpec(1, datagram_version=2, probe_interval_ns=INTERVAL_NS)
@@ -120,6 +123,66 @@ def test_events_that_wait_for_their_line_put_no_probe_off(subject: MakeCore) -> 
     found = sent_at(core, range(5), 80)
     assert found["events"] == [0]
     assert found["probes"] == [25, 50, 75]
+
+
+@contextmanager
+def without_alerts(make_core: MakeCore, spec: ChannelSpec) -> Iterator[Subject]:
+    """A channel on which alerts, of variable 2, cannot be sent; all else can."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.bind(("127.0.0.1", 0))
+        port = peer.getsockname()[1]
+        before = set(os.listdir("/proc/self/fd"))
+        # The reference cannot send to port 0, and the core's socket for it is shut.
+        core = core_with(make_core, replace(spec, address=("127.0.0.1", port, 0)))
+        for name in set(os.listdir("/proc/self/fd")) - before:
+            shut_unless_to(int(name), port)
+        core.commit([periodic(2, 1, is_urgent=True, routes=(Route(1, (Term(1),)),))])
+        try:
+            yield core
+        finally:
+            core.commit(removals=[1, 2])
+            core.close_channel(1)
+
+
+def shut_unless_to(descriptor: int, port: int) -> None:
+    """Shut a socket for writing if it is connected elsewhere, and leave other files alone."""
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as opened:
+        with suppress(OSError):
+            if opened.getpeername()[1] == port:
+                return
+        opened.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("bandwidth", [0, 10**6], ids=["plain", "paced"])
+@pytest.mark.parametrize("options", [0, 255], ids=["small", "larger than the MTU"])
+def test_events_that_could_not_be_sent_put_no_probe_off(
+    subject: MakeCore, bandwidth: int, options: int
+) -> None:
+    spec = replace(IDLE_ONLY, bandwidth_bytes_per_s=bandwidth)
+    with without_alerts(subject, spec) as core:
+        for ms in range(200):
+            now_ns = NOW_NS + ms * MS
+            octets = event(2, now_ns, options=options)
+            core.inject(datagram(PUBLISHER, octets), now_ns=now_ns)
+            core.pump(now_ns)
+        counters = core.channel_counters(1)
+    assert counters["sent"] == 0
+    assert counters["send_failed"] > 0
+    assert counters["probes_sent"] == 8
+
+
+def test_a_probe_that_a_failed_event_has_let_go_is_followed_by_no_other_beside_data(
+    subject: MakeCore,
+) -> None:
+    probes = []
+    with without_alerts(subject, IDLE_ONLY) as core:
+        for ms in range(200):
+            now_ns = NOW_NS + ms * MS
+            number = 2 if ms == 60 else 1
+            core.inject(datagram(PUBLISHER, event(number, now_ns)), now_ns=now_ns)
+            core.pump(now_ns)
+            probes.append(core.channel_counters(1)["probes_sent"])
+    assert (probes[59], probes[-1]) == (0, 1)
 
 
 def test_a_late_timer_does_not_shift_the_rhythm_and_makes_nothing_up(subject: MakeCore) -> None:

@@ -75,6 +75,7 @@ def test_a_new_process_reports_a_first_time_and_a_lost_session_does_not(
         command_port=5_000,
         datagram_versions=(1, 2),
         counts_data_as_life=True,
+        takes_probe_interval=True,
     )
     router.broker_says(RouterAccepted(term=4, do_first_time=True))
     router.change(ChangeTable(term=4, number=1, channels=(EAST,)))

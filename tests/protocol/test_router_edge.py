@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 
@@ -43,6 +45,7 @@ from gridstat.router.agent_events import Drain, SourcePoliced
 from gridstat.router.edge_attachments import KEPT_NS_MAX, AttachmentBounds
 from gridstat.router.newest_events import as_cached
 from gridstat.router.pending_requests import RequestBounds
+from gridstat.router.policed_reports import UNSENT_MAX
 from tests.protocol.router_conversation import (
     BROKER,
     PMU,
@@ -51,6 +54,9 @@ from tests.protocol.router_conversation import (
     closings,
     said_to,
 )
+
+if TYPE_CHECKING:
+    from gridstat.net.command.messages import Message
 
 VOLTAGE = StatusVariable(VariableId(5), "c1/pmu/u", BuiltinType.FLOAT64, Period(1, 60))
 GRANTED = GrantedOutcome(subscription_id=1, variable=VOLTAGE)
@@ -260,26 +266,84 @@ def test_a_draining_edge_sends_its_end_points_elsewhere_and_takes_no_new_ones(
     assert [close.code for close in closings(edge.connect(PMU))] == [ShuttingDown.code]
 
 
-def test_a_publisher_is_told_which_of_its_events_were_policed_while_it_is_here(
-    edge: RouterConversation,
-) -> None:
-    news = SourcePoliced(7, 12, 99, {"slot": 3})
-    assert edge.tell(news) == []  # Nobody is known to send there.
+POLICED = SourcePoliced(7, 12, 99, {"slot": 3})
+
+
+def attach(edge: RouterConversation, request_id: int, channel_id: int = 7) -> list[EventsPoliced]:
+    """The publisher is attached on its channel; the reports of policed events that it gets."""
     outcome = AttachedOutcome(
         edge="c1/e0",
         host="127.0.0.1",
         data_port=1,
         urgent_port=2,
-        up_channel_id=7,
+        up_channel_id=channel_id,
         down_channel_id=8,
     )
     body = msgspec.msgpack.encode(Outcomes(outcomes=(outcome,)))
-    edge.submit(1)
-    edge.broker_says(answer_to(1, body))
-    [told] = said_to(PMU, edge.tell(news))
-    assert isinstance(told, Notify)
-    assert decode_notice(told.body) == EventsPoliced(
-        edge="c1/e0", variable_id=12, count_id=99, counts={"slot": 3}
+    edge.submit(request_id)
+    answer, *more = said_to(PMU, edge.broker_says(answer_to(request_id, body)))
+    assert isinstance(answer, Answer)
+    return policed_in(more)
+
+
+def policed_in(messages: list[Message]) -> list[EventsPoliced]:
+    notices = [decode_notice(each.body) for each in messages if isinstance(each, Notify)]
+    return [each for each in notices if isinstance(each, EventsPoliced)]
+
+
+def told_of(news: SourcePoliced) -> EventsPoliced:
+    return EventsPoliced(
+        edge="c1/e0", variable_id=news.variable_id, count_id=news.count_id, counts=news.counts
     )
+
+
+def test_a_publisher_is_told_which_of_its_events_were_policed(edge: RouterConversation) -> None:
+    assert attach(edge, 1) == []
+    assert policed_in(said_to(PMU, edge.tell(POLICED))) == [told_of(POLICED)]
+
+
+def test_a_publisher_that_is_away_is_told_when_it_is_back_and_only_the_newest(
+    edge: RouterConversation,
+) -> None:
+    """The count does not grow again, so nothing else would bring it up."""
+    attach(edge, 1)
     edge.disconnect(PMU)
-    assert edge.tell(news) == []
+    newer = SourcePoliced(7, 12, 99, {"slot": 5})
+    other = SourcePoliced(7, 13, 99, {"stamp": 1})
+    for news in (POLICED, newer, other):
+        assert edge.tell(news) == []
+    edge.connect(PMU)
+    assert attach(edge, 2) == [told_of(newer), told_of(other)]
+    assert attach(edge, 3) == []
+
+
+def test_a_publisher_of_which_a_new_edge_has_not_heard_yet_is_told_once_it_attaches(
+    edge: RouterConversation,
+) -> None:
+    assert edge.tell(POLICED) == []
+    assert attach(edge, 1) == [told_of(POLICED)]
+
+
+def test_a_publisher_that_was_detached_or_has_another_channel_is_told_nothing_old(
+    edge: RouterConversation,
+) -> None:
+    attach(edge, 1)
+    edge.disconnect(PMU)
+    edge.tell(POLICED)
+    edge.broker_says(DetachEndPoint(term=1, endpoint=PMU_NAME, code=1, reason="gone"))
+    edge.connect(PMU)
+    assert attach(edge, 2) == []
+    edge.disconnect(PMU)
+    edge.tell(POLICED)
+    edge.connect(PMU)
+    assert attach(edge, 3, channel_id=9) == []
+    assert attach(edge, 4) == []
+
+
+def test_reports_for_absent_publishers_have_a_bound_and_dropped_ones_are_counted(
+    edge: RouterConversation,
+) -> None:
+    for number in range(UNSENT_MAX + 2):
+        edge.tell(SourcePoliced(7, number, 99, {"slot": 1}))
+    assert edge.agent.counters()["notices_dropped"] == 2
+    assert len(attach(edge, 1)) == UNSENT_MAX

@@ -249,3 +249,27 @@ def test_a_record_that_is_missing_or_of_other_source_is_refused(tmp_path: Path) 
     source.write_text("def test_b(): ...\n")
     with pytest.raises(NoRecordError, match="run `make test` again"):
         read_record(record, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Makefile",
+        "gridstat/core/loop.c",
+        "pyproject.toml",
+        "setup.py",
+        "tools/constraints.txt",
+        "tools/leaks.py",
+        "tools/sanitize.sh",
+    ],
+)
+def test_a_record_is_worth_nothing_after_a_change_of_what_tests_depend_on(
+    tmp_path: Path, name: str
+) -> None:
+    source = write_sample(tmp_path, name, "one\n")
+    before = source_digest(tmp_path)
+    source.write_text("another\n")
+    assert source_digest(tmp_path) != before
+    source.write_text("one\n")
+    write_sample(tmp_path, "tools/notes.md", "read by nobody\n")
+    assert source_digest(tmp_path) == before

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.tidy.source import ROOT, assert_none, write_sample
+from tools.mutant_core import CORE, BuildError, CoreBuild
 from tools.mutant_list import Mutant, complaints, complaints_of, read_mutants
 from tools.mutants import Ending, Outcome, State, is_good, planted, verdict
 
@@ -92,6 +93,30 @@ def test_a_fault_is_planted_and_taken_out_again(tmp_path: Path) -> None:
     with planted(SAMPLE, tmp_path):
         assert "a <= b" in path.read_text(encoding="utf-8")
     assert path.read_text(encoding="utf-8") == before
+
+
+def sample_core(root: Path) -> CoreBuild:
+    """A core of two files and a header, compiled without Cython's doors."""
+    write_sample(root, f"{CORE}/bound.h", "enum { GS_BOUND = 1 };\n")
+    for name in ("first", "second"):
+        text = f'#include "bound.h"\nint {name}(void) {{ return GS_BOUND; }}\n'
+        write_sample(root, f"{CORE}/{name}.c", text)
+    build = CoreBuild(root, root / "objects", doors=())
+    build.prepare(jobs=1)
+    return build
+
+
+@pytest.mark.parametrize("changed", ["bound.h", "second.c"])
+def test_a_core_that_does_not_compile_leaves_no_objects_to_the_next(
+    tmp_path: Path, changed: str
+) -> None:
+    """The first file has been compiled with the changed header before the second one fails."""
+    build = sample_core(tmp_path)
+    second = tmp_path / CORE / "second.c"
+    second.write_text(second.read_text(encoding="utf-8") + "#error no\n", encoding="utf-8")
+    with pytest.raises(BuildError):
+        build.build(tmp_path, str(CORE / changed))
+    assert_none([path.name for path in (tmp_path / "build").rglob("*.o")])
 
 
 @pytest.mark.parametrize(

@@ -42,13 +42,12 @@ class Stream:
 
     __slots__ = ("burst_modes", "counts", "event_bytes", "stream_cost", "taken")
 
-    def __init__(self, stream_cost: StreamCost, channel: EventChannel | None) -> None:
+    def __init__(self, stream_cost: StreamCost, event_bytes: int) -> None:
         self.stream_cost = stream_cost
+        self.event_bytes = event_bytes
         self.counts = DivisorCounts()
         self.taken: Divisors = ()
         self.burst_modes: tuple[int, ...] = ()
-        if channel is not None:
-            self.event_bytes = stream_cost.event_bytes(channel.mtu_bytes)
 
     @property
     def events_per_s(self) -> dict[int, Fraction]:
@@ -63,7 +62,7 @@ class RouterAccount:
     Replay is counted apart: it delays no contract and uses none of the reserved capacity.
     """
 
-    __slots__ = ("carriages", "events", "is_up", "latency_us", "replays", "router")
+    __slots__ = ("carriages", "events", "is_ipv6", "is_up", "latency_us", "replays", "router")
 
     def __init__(
         self, router: Router, model: LatencyModel, mode_sets: tuple[frozenset[int], ...]
@@ -73,6 +72,8 @@ class RouterAccount:
         self.replays = ModalSum(mode_sets)
         self.carriages = 0
         self.is_up = True
+        self.is_ipv6 = False
+        """Whether it receives by IPv6, as it has reported; nothing is sent to it before."""
         self.latency_us = self.predicted_us(model)
 
     def predicted_us(self, model: LatencyModel) -> int:
@@ -101,7 +102,8 @@ class HopAccount:
 
     A hop is an event channel, the step from a publisher to its edge, or the step from an edge to
     its subscriber. The last two have no bandwidth limit, but load the edge. `bytes` counts the
-    variables; `probe_charge` is the bandwidth that the channel's probes use in addition.
+    variables; `probe_charge` is the bandwidth that the channel's probes use in addition. Both
+    count headers of IPv6 where the receiver's address is one of IPv6.
     """
 
     __slots__ = (
@@ -109,6 +111,7 @@ class HopAccount:
         "bytes",
         "channel",
         "is_back_pressured",
+        "is_ipv6",
         "is_up",
         "latency_us",
         "probe_charge",
@@ -126,6 +129,7 @@ class HopAccount:
     ) -> None:
         self.routers = routers
         self.probes = probes
+        self.is_ipv6 = False
         self.replace_channel(channel)
         self.bytes = ModalSum(mode_sets)
         self.burst = Burst(mode_sets)
@@ -138,14 +142,36 @@ class HopAccount:
         """Set new parameters of the channel, and derive its probe charge from its bandwidth."""
         self.channel = channel
         bandwidth = 0 if channel is None else channel.bandwidth_bytes_per_s
-        self.probe_charge = Amount(self.probes.bytes_per_s_of(bandwidth)) if bandwidth else ZERO
+        self.probe_charge = (
+            Amount(self.probes.bytes_per_s_of(bandwidth, is_ipv6=self.is_ipv6))
+            if bandwidth
+            else ZERO
+        )
+
+    def set_ip_version(self, *, is_ipv6: bool) -> bool:
+        """Charge the headers of this version from now on; return whether that changes any total.
+
+        What is held stays, and may then exceed the bandwidth.
+        """
+        if is_ipv6 == self.is_ipv6:
+            return False
+        self.is_ipv6 = is_ipv6
+        self.replace_channel(self.channel)
+        self._recharge_streams()
+        return True
+
+    def event_bytes(self, stream_cost: StreamCost) -> int:
+        """Return the bytes of one event of a variable here; 0 on a hop that is no channel."""
+        if self.channel is None:
+            return 0
+        return stream_cost.event_bytes(self.channel.mtu_bytes, is_ipv6=self.is_ipv6)
 
     def add(self, stream_cost: StreamCost, everys: Mapping[int, int]) -> bool:
         """Add a subscription to the variable; return whether that changes any total."""
         number = stream_cost.variable.variable_id
         stream = self.streams.get(number)
         if stream is None:
-            stream = self.streams[number] = Stream(stream_cost, self.channel)
+            stream = self.streams[number] = Stream(stream_cost, self.event_bytes(stream_cost))
         return stream.counts.add(everys) and self._charge(stream)
 
     def remove(self, variable_id: int, everys: Mapping[int, int]) -> bool:
@@ -175,7 +201,7 @@ class HopAccount:
                 return False
         if self.channel is None or not self.channel.bandwidth_bytes_per_s:
             return True
-        bytes_per_s = events_per_s * stream_cost.event_bytes(self.channel.mtu_bytes)
+        bytes_per_s = events_per_s * self.event_bytes(stream_cost)
         bytes_per_s += self.charged_upper_bound()
         return (
             bytes_per_s <= margin * self.channel.bandwidth_bytes_per_s
@@ -229,6 +255,25 @@ class HopAccount:
             for mode, was, now in price.byte_changes(before, after, stream.event_bytes):
                 self.bytes.replace(mode, was, now)
         return self._charge_burst(stream) or bool(changes)
+
+    def _recharge_streams(self) -> None:
+        """Charge all streams by the present size of their events."""
+        for stream in self.streams.values():
+            event_bytes = self.event_bytes(stream.stream_cost)
+            self._replace_bytes(stream, event_bytes)
+            stream.event_bytes = event_bytes
+
+    def _replace_bytes(self, stream: Stream, event_bytes: int, count: int = 1) -> None:
+        """Charge so many equal streams with another size of their events."""
+        cost = stream.stream_cost
+        if cost.is_replay:
+            return
+        new = cost.price.bytes_per_s(stream.taken, event_bytes)
+        for mode, old in cost.price.bytes_per_s(stream.taken, stream.event_bytes).items():
+            self.bytes.replace(mode, old.times(count), new[mode].times(count))
+        if stream.burst_modes:
+            more_bytes = count * (event_bytes - stream.event_bytes)
+            self.burst.resize(cost.phase, more_bytes, stream.burst_modes)
 
     def _charge_burst(self, stream: Stream) -> bool:
         counts = stream.counts

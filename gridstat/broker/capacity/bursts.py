@@ -98,6 +98,15 @@ class Burst:
         if not load.own_events:
             self._close(phase)
 
+    def resize(self, phase: PhaseClass, more_bytes: int, modes: Collection[int]) -> None:
+        """Change the bytes of a class; its events stay."""
+        load = self._loads[phase]
+        self._worst = None
+        for mode in modes:
+            _count(load.own_bytes, mode, more_bytes)
+            for met in load.meets:
+                _count(self._loads[met].bytes, mode, more_bytes)
+
     @property
     def events(self) -> int:
         return self.worst()[0]

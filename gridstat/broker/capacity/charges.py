@@ -22,6 +22,7 @@ from gridstat.model.rate_law import (
     union_rate,
 )
 from gridstat.model.status import OPTION_BYTES
+from gridstat.model.wire_law import wire_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,12 +62,15 @@ def check_rate(variable: StatusVariable) -> None:
         )
 
 
-def event_bytes(variable: StatusVariable, mtu_bytes: int) -> int:
+def event_bytes(variable: StatusVariable, mtu_bytes: int, *, is_ipv6: bool = False) -> int:
     """Return the bytes of one event on a channel, alone in its datagram, with IP headers.
 
-    A datagram above the MTU is sent in fragments, each with its own headers.
+    A datagram above the MTU is sent in fragments, each with its own headers. By IPv4 each fragment
+    is charged 28 bytes, which covers it where the MTU is a multiple of eight.
     """
     datagram = DATAGRAM_HEADER_BYTES + EVENT_BYTES + OPTION_BYTES * variable.option_count
+    if is_ipv6:
+        return wire_bytes(datagram, mtu_bytes, is_ipv6=True)
     fragments = -(-datagram // mtu_bytes)
     return datagram + IP_AND_UDP_BYTES * fragments
 
@@ -81,6 +85,13 @@ class Amount:
         self.numerator = value.numerator
         self.denominator = value.denominator
         self.ceiling = -(-(self.numerator << _BITS) // self.denominator)
+
+    def times(self, count: int) -> Amount:
+        """Return the sum of so many equal parts; it can be removed part by part."""
+        found = Amount.__new__(Amount)
+        found.value, found.ceiling = self.value * count, self.ceiling * count
+        found.numerator, found.denominator = self.numerator * count, self.denominator
+        return found
 
     def upper_bound(self) -> float:
         """Return the amount as a float that may be slightly above it."""

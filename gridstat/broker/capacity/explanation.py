@@ -143,8 +143,8 @@ def probe_facts(hop: HopAccount) -> Facts:
     bandwidth = hop.channel.bandwidth_bytes_per_s
     return {
         "probe_bytes_per_s": rounded(hop.probe_charge.value),
-        "probe_interval_ms": hop.probes.interval_ms_of(bandwidth),
-        "silent_ms_max": hop.probes.silent_ms_max_of(bandwidth),
+        "probe_interval_ms": hop.probes.interval_ms_of(bandwidth, is_ipv6=hop.is_ipv6),
+        "silent_ms_max": hop.probes.silent_ms_max_of(bandwidth, is_ipv6=hop.is_ipv6),
     }
 
 

@@ -131,6 +131,7 @@ class Resources:
             raise LayoutError(f"channel {channel.channel_id}, {channel.label}, exists already")
         routers = (self.router(channel.from_router), self.router(channel.to_router))
         hop = HopAccount(routers, self._mode_sets, channel, self.probes)
+        hop.set_ip_version(is_ipv6=routers[-1].is_ipv6)
         self._channels[channel.channel_id] = hop
         self._between[ends] = channel.channel_id
         for name in ends:
@@ -165,6 +166,19 @@ class Resources:
         hop.replace_channel(channel)
         self._update_predictions([channel.channel_id])
         self._topology_changed()
+
+    def set_ip_version(self, name: str, *, is_ipv6: bool) -> None:
+        """Charge channels to a router by the headers of its address; existing claims stay."""
+        self.router(name).is_ipv6 = is_ipv6
+        changed = [
+            number
+            for number in sorted(self._channels_at[name])
+            if self.ends_at(number, (name,))
+            and self._channels[number].set_ip_version(is_ipv6=is_ipv6)
+        ]
+        if changed:
+            self._update_predictions(changed)
+            self._topology_changed()
 
     def channel_between(self, from_router: str, to_router: str) -> int:
         try:

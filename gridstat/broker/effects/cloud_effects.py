@@ -14,6 +14,7 @@ from gridstat.broker.records.operations import (
     RouterReported,
     TermBegan,
 )
+from gridstat.model.wire_law import is_ipv6_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +75,7 @@ class CloudEffects:
     def router_reported(self, operation: RouterReported, done: Applied) -> None:
         """Keep a router's report: a fact, journalled or not, that is not undone."""
         if operation.name in self._registry.routers:
-            self._registry.reports[operation.name] = operation
+            self._set_report(operation)
             done.tables.append(partial(self._channel_plan.refresh_router, operation.name))
 
     def _router_added(self, operation: RouterAdded, done: Applied) -> None:
@@ -123,7 +124,11 @@ class CloudEffects:
         self._registry.add_router(router)
         self._reservations.add_router(router)
         if report is not None:
-            self._registry.reports[router.name] = report
+            self._set_report(report)
+
+    def _set_report(self, report: RouterReported) -> None:
+        self._registry.reports[report.name] = report
+        self._reservations.set_ip_version(report.name, is_ipv6=is_ipv6_address(report.host))
 
     def _remove_router(self, name: str) -> None:
         self._registry.remove_router(name)

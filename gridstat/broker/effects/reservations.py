@@ -47,6 +47,9 @@ class Reservations:
     def remove_channel(self, channel_id: int) -> None:
         self.resources.remove_channel(channel_id)
 
+    def set_ip_version(self, router: str, *, is_ipv6: bool) -> None:
+        self.resources.set_ip_version(router, is_ipv6=is_ipv6)
+
     def publish(self, variable: StatusVariable, edges: Iterable[str]) -> None:
         self.resources.publish(variable, self._known(edges))
 

@@ -77,6 +77,7 @@ class RouterReported(Durable, frozen=True):
     command_port: int = 0
     datagram_versions: tuple[int, ...] = (1,)
     counts_data_as_life: bool = False
+    takes_probe_interval: bool = False
 
 
 class Attached(Durable, frozen=True):

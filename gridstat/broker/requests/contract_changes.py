@@ -16,11 +16,13 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import structs
+
 from gridstat.broker.capacity.allocation import AllocationRequest, Refusal
 from gridstat.broker.records.end_operations import Ending
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Answered, Moved
-from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
+from gridstat.broker.requests.outcomes import encode_outcomes, few_words, granted, refused
 from gridstat.broker.requests.subscriptions import renewed, sources_of, targets_of
 from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
 from gridstat.model.errors import (
@@ -41,7 +43,12 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.request import Request
     from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.routers.path_moves import PathMoves
-    from gridstat.net.command.endpoint_messages import ChangeSubscription, Outcome, Unsubscribe
+    from gridstat.net.command.endpoint_messages import (
+        ChangeSubscription,
+        GrantedOutcome,
+        Outcome,
+        Unsubscribe,
+    )
 
 
 class ChangesElsewhere(Protocol):
@@ -148,14 +155,19 @@ class ContractChanges:
         if len(terms_of(new.granted, 0)) > TERMS_MAX:
             applied.roll_back()
             raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
-        outcome = granted(new, found.variable, detection=self._context.detection)
+        outcome = granted(
+            new,
+            found.variable,
+            detection=self._context.detection,
+            order=self._context.next_order(),
+        )
         body = encode_outcomes((outcome,))
         answered = Answered(endpoint=old.subscriber, request_id=request.request_id, body=body)
         self._context.effects.apply(answered, applied)
         self._context.commit_applied(
             applied,
             [moved, answered],
-            partial(self._change_written, request, old, new, body),
+            partial(self._change_written, request, old, new, outcome),
             partial(self._change_failed, request, command.subscription_id),
         )
         return True
@@ -165,21 +177,26 @@ class ContractChanges:
         self._start_next(subscription_id)
 
     def _change_written(
-        self, request: Request, old: Subscribed, new: Subscribed, body: bytes, _: Applied
+        self,
+        request: Request,
+        old: Subscribed,
+        new: Subscribed,
+        outcome: GrantedOutcome,
+        _: Applied,
     ) -> None:
-        self._moves.follow(old, new, partial(self._answer_change, request, new, body))
+        self._moves.follow(old, new, partial(self._answer_change, request, new, outcome))
 
     def _answer_change(
-        self, request: Request, new: Subscribed, body: bytes, silent: list[str]
+        self, request: Request, new: Subscribed, outcome: GrantedOutcome, silent: list[str]
     ) -> None:
         """Answer once the new paths are up, or with the names of the silent routers."""
         found = self._context.registry.subscriptions.get(new.subscription_id)
         if not silent or found is None:
-            self._requests.send(request, body)
+            self._requests.send(request, encode_outcomes((outcome,)))
         else:
             remarks = tuple(f"router {name} has not confirmed its part yet" for name in silent)
-            outcome = granted(new, found.variable, remarks, detection=self._context.detection)
-            self._requests.answer(request, (outcome,))
+            degraded = few_words((*new.degraded, *remarks))
+            self._requests.answer(request, (structs.replace(outcome, degraded=degraded),))
         self._start_next(new.subscription_id)
 
     def _request(self, found: Subscription, command: ChangeSubscription) -> AllocationRequest:

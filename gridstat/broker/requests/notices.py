@@ -63,15 +63,14 @@ class Notices:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._kept: dict[str, _KeptNotices] = {}
-        self._number = 0
 
     def push(self, name: str, notice: Notice) -> None:
+        """Send and keep a notice; one about a contract that has no order yet gets the next."""
         endpoint = self._context.registry.endpoints.get(name)
         if endpoint is None:
             return
-        if isinstance(notice, ContractChanged | PublicationChanged):
-            self._number += 1
-            notice = replace(notice, order=(self._context.registry.term, self._number))
+        if isinstance(notice, ContractChanged | PublicationChanged) and not any(notice.order):
+            notice = replace(notice, order=self._context.next_order())
         body = encode_notice(notice)
         kept = self._kept.get(name)
         if kept is None:

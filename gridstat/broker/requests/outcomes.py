@@ -81,10 +81,12 @@ def granted(
     *,
     detection: Detection,
     down: Iterable[int] | None = None,
+    order: tuple[int, int] = (0, 0),
 ) -> GrantedOutcome:
     """Return a contract as it stands, with the troubles that keep it below its grant.
 
-    `down` are the indices of the paths that do not work; None if that was not examined.
+    `down` are the indices of the paths that do not work; None if that was not examined. An answer
+    has an `order`; a notice has its own.
     """
     return GrantedOutcome(
         subscription_id=record.subscription_id,
@@ -107,4 +109,5 @@ def granted(
         label=record.label,
         detection_ms=detection.on_paths(record.paths),
         paths_down=None if down is None else tuple(path_name(index) for index in sorted(down)),
+        order=order,
     )

@@ -7,8 +7,9 @@
 - CONFIRMING: the routers of all paths have their orders and confirm them (`TableChanged`). If all
   confirm, the answer is sent. A router that is absent, silent until `confirm_within_ns`, or that
   refuses a row leads to one of the next two states.
-- REROUTING: the journal writes other paths, around a router that refuses a row, and an answer
-  with these paths. Then the request is CONFIRMING again.
+- REROUTING: the journal writes an answer with other paths: those around a router that refuses a
+  row, together with the move, or those to which recovery has moved a contract since the decision.
+  Then the request is CONFIRMING again.
 - REDUCING: the journal writes an answer that refuses the contracts without any confirmed path,
   which end, and grants the others with a remark. Then this answer is sent.
 - RETRYING: the journal failed while REROUTING or REDUCING. No answer is sent, because the one in
@@ -39,7 +40,7 @@ from gridstat.broker.records.operations import Answered, Moved, Unsubscribed
 from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
 from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable, RouterFull
-from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
+from gridstat.net.command.endpoint_messages import ContractChanged, GrantedOutcome, Matched
 from gridstat.net.command.frames import decode_outcomes
 
 if TYPE_CHECKING:
@@ -124,9 +125,14 @@ GrantEvent: TypeAlias = Written | WriteFailed | Confirmed | RetryDue
 
 
 class RefusalReplacement(Protocol):
-    """Planner of paths around routers that refuse a row (`path_replacement.py`)."""
+    """Planner of paths around routers that refuse a row (`path_replacement.py`).
+
+    It also knows which paths of a contract do not work.
+    """
 
     def around_refusals(self, record: Subscribed) -> Subscribed | None: ...
+
+    def broken_paths(self, record: Subscribed) -> list[int]: ...
 
 
 class PendingGrants:
@@ -262,6 +268,10 @@ class PendingGrants:
         self._advance(token, Confirmed(frozenset(confirmation.silent)))
 
     def _answer_or_revise(self, grant: PendingGrant, silent: Set[str]) -> None:
+        # The routers have confirmed, or not, the paths of the decision. They say nothing about a
+        # contract that has moved since.
+        if self._adopt_moves(grant):
+            return
         if not silent and self._are_confirmed(grant.reply.records):
             self._send(grant)
         elif not self._reroute(grant, silent):
@@ -314,12 +324,47 @@ class PendingGrants:
     def _send(self, grant: PendingGrant) -> None:
         del self._pending[grant.token]
         self._requests.send(grant.request, grant.reply.body)
+        self._notify_troubles(grant.reply.records)
+
+    def _notify_troubles(self, records: Iterable[Subscribed]) -> None:
+        """Repeat the notices of failures since the decision.
+
+        The end-point did not know the contracts when recovery sent them.
+        """
+        live = self._context.registry.subscriptions
+        for record in records:
+            found = live.get(record.subscription_id)
+            if found is not None and found.troubles:
+                outcome = granted(
+                    found.record,
+                    found.variable,
+                    found.troubles,
+                    detection=self._context.detection,
+                    down=self._replacement.broken_paths(found.record),
+                )
+                self._notices.push(record.subscriber, ContractChanged(granted=outcome))
 
     def _revise(self, grant: PendingGrant) -> None:
         assert grant.revised is not None
         grant.reply, grant.revised, grant.moves = grant.revised, None, ()
 
     # Answers that differ from the decision.
+
+    def _adopt_moves(self, grant: PendingGrant) -> bool:
+        """Write an answer with the present paths of contracts that recovery has moved.
+
+        Return False if all contracts that live are as they were decided. `PathMoves` follows the
+        moves already.
+        """
+        live = self._context.registry.subscriptions
+        moved = {
+            old.subscription_id: found.record
+            for old in grant.reply.records
+            if (found := live.get(old.subscription_id)) is not None and found.record is not old
+        }
+        if moved:
+            self._write_moves(grant, moved, [], Applied())
+        return bool(moved)
 
     def _reroute(self, grant: PendingGrant, silent: Set[str]) -> bool:
         """Move contracts that a router refuses to carry; False if no contract can be moved."""
@@ -342,19 +387,35 @@ class PendingGrants:
                 self._context.effects.apply(operations[-1], applied)
         if not moved:
             return False
+        grant.moves = tuple(moved.values())
+        new_records = {number: new for number, (_, new) in moved.items()}
+        self._write_moves(grant, new_records, operations, applied)
+        return True
+
+    def _write_moves(
+        self,
+        grant: PendingGrant,
+        moved: dict[int, Subscribed],
+        operations: list[Operation],
+        applied: Applied,
+    ) -> None:
+        """Write an answer with the new paths of contracts; the first answer is valid until then."""
+        live, context = self._context.registry.subscriptions, self._context
         outcomes = [
-            granted(moved[number][1], live[number].variable, detection=self._context.detection)
+            granted(
+                moved[number],
+                live[number].variable,
+                detection=context.detection,
+                order=context.next_order(),
+            )
             if isinstance(outcome, GrantedOutcome) and (number := outcome.subscription_id) in moved
             else outcome
             for outcome in grant.reply.outcomes
         ]
-        records = [moved.get(old.subscription_id, (old, old))[1] for old in grant.reply.records]
-        # The first answer stays valid until the journal holds the second.
+        records = [moved.get(old.subscription_id, old) for old in grant.reply.records]
         grant.state = GrantState.REROUTING
-        grant.moves = tuple(moved.values())
         grant.revised = Reply(encode_outcomes(outcomes), outcomes, records)
         self._write_revised(grant, applied, operations)
-        return True
 
     def _reduce(self, grant: PendingGrant, silent: Set[str]) -> None:
         """Grant the contracts that work without the silent and refusing routers; end the others.
@@ -376,7 +437,8 @@ class PendingGrants:
             self._reduced(outcome, dead, silent, refusing) for outcome in grant.reply.outcomes
         ]
         grant.state = GrantState.REDUCING
-        grant.revised = Reply(encode_outcomes(outcomes), outcomes)
+        left = [record for record in records if record.subscription_id not in dead]
+        grant.revised = Reply(encode_outcomes(outcomes), outcomes, left)
         applied = Applied()
         operations: list[Operation] = [
             Unsubscribed(subscription_id=number) for number in sorted(dead)
@@ -446,11 +508,21 @@ class PendingGrants:
         found = self._context.registry.subscriptions.get(record.subscription_id)
         if found is None:
             return
+        if found.record is not record:
+            self.notify_matched((found.record,))  # It has moved: its new paths must be up.
+            return
         unconfirmed = sorted(self._refusing(record).union(confirmation.silent))
         remarks = tuple(f"router {name} has not confirmed its part yet" for name in unconfirmed)
-        outcome = granted(record, found.variable, remarks, detection=self._context.detection)
+        outcome = granted(
+            record,
+            found.variable,
+            remarks,
+            detection=self._context.detection,
+            order=self._context.next_order(),
+        )
         notice = Matched(pattern_id=record.pattern_id, granted=outcome)
         self._notices.push(record.subscriber, notice)
+        self._notify_troubles((record,))
 
 
 def _are_up(records: Iterable[Subscribed], silent: Set[str]) -> bool:

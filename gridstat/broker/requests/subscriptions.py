@@ -194,7 +194,12 @@ class Subscriptions:
             return refused(record)
         operations.append(record)
         self._context.effects.apply(record, applied)
-        return granted(record, publication.variable, detection=self._context.detection)
+        return granted(
+            record,
+            publication.variable,
+            detection=self._context.detection,
+            order=self._context.next_order(),
+        )
 
     def grant(
         self,

@@ -109,6 +109,7 @@ class RouterSessions:
             command_port=message.command_port,
             datagram_versions=tuple(sorted(message.datagram_versions)),
             counts_data_as_life=message.counts_data_as_life,
+            takes_probe_interval=message.takes_probe_interval,
         )
         is_new = message.is_first_time or before is None or before.instance != report.instance
         if report != before:

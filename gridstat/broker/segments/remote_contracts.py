@@ -264,10 +264,13 @@ class RemoteContracts:
             self._give_up(record, mismatch)
             return
         segment = self._segment(message.contract, message.generation)
-        outcome = whole_outcome(record, message, segment, detection=self._context.detection)
+        order = self._context.next_order()  # Of the answer, or of the notice once it is durable.
+        outcome = structs.replace(
+            whole_outcome(record, message, segment, detection=self._context.detection), order=order
+        )
         notify: Callable[[], None] = _no_op
         if requested is None or found.is_restoring:
-            notice = ContractChanged(granted=outcome)
+            notice = ContractChanged(granted=outcome, order=order)
             notify = partial(self._notices.push, record.subscriber, notice)
         elif record.pattern_id and found.granted is None:
             match = Matched(pattern_id=record.pattern_id, granted=outcome)

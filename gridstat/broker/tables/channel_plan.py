@@ -16,6 +16,7 @@ from gridstat.broker.tables.router_orders import (
     source_order,
     up_order,
 )
+from gridstat.model.wire_law import is_ipv6_address
 
 if TYPE_CHECKING:
     from gridstat.broker.records.registry import Attachment, Registry
@@ -68,6 +69,8 @@ class ChannelPlan:
         sender, receiver = (
             self._registry.reports[end] for end in (channel.from_router, channel.to_router)
         )
+        bandwidth, is_ipv6 = channel.bandwidth_bytes_per_s, is_ipv6_address(receiver.host)
+        probe_interval_ms = self._probes.interval_ms_of(bandwidth, is_ipv6=is_ipv6)
         self._tables.put_channel(
             channel.from_router,
             channel_order(
@@ -75,7 +78,7 @@ class ChannelPlan:
                 receiver,
                 version=version,
                 probes_only_when_idle=sender.counts_data_as_life and receiver.counts_data_as_life,
-                probe_interval_ms=self._probes.interval_ms_of(channel.bandwidth_bytes_per_s),
+                probe_interval_ms=probe_interval_ms,
             ),
         )
         self._tables.put_source(
@@ -84,7 +87,8 @@ class ChannelPlan:
                 channel,
                 back_channel=self._registry.channel_between.get(back, 0),
                 version=version,
-                silent_ms_max=self._probes.silent_ms_max_of(channel.bandwidth_bytes_per_s),
+                silent_ms_max=self._probes.silent_ms_max_of(bandwidth, is_ipv6=is_ipv6),
+                probe_interval_ms=probe_interval_ms if receiver.takes_probe_interval else 0,
             ),
         )
 
@@ -105,7 +109,8 @@ class ChannelPlan:
         channel, version = border.channel, border.datagram_version
         bandwidth, probes = channel.bandwidth_bytes_per_s, self._probes.between_clouds()
         if channel.from_router in self._registry.routers:
-            probe_interval_ms = probes.interval_ms_of(bandwidth)
+            is_ipv6 = is_ipv6_address(border.host)
+            probe_interval_ms = probes.interval_ms_of(bandwidth, is_ipv6=is_ipv6)
             order = channel_order(
                 channel,
                 border,
@@ -115,11 +120,15 @@ class ChannelPlan:
             )
             self._tables.put_channel(channel.from_router, order)
         if channel.to_router in self._registry.routers:
+            # `border.host` is the sender's address; the channel leads to our own.
+            report = self._registry.reports.get(channel.to_router)
+            is_ipv6 = report is not None and is_ipv6_address(report.host)
+            silent_ms_max = probes.silent_ms_max_of(bandwidth, is_ipv6=is_ipv6)
             order_in = source_order(
                 channel,
                 back_channel=border.back_channel,
                 version=version,
-                silent_ms_max=max(probes.silent_ms_max_of(bandwidth), border.silent_ms_max),
+                silent_ms_max=max(silent_ms_max, border.silent_ms_max),
             )
             self._tables.put_source(channel.to_router, order_in)
 

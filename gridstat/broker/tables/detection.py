@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.broker.tables.router_orders import PROBED_VERSION_MIN, common_version
+from gridstat.model.wire_law import is_ipv6_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +34,10 @@ class Detection:
             channel = self._registry.channels.get(number)
             if channel is None or not self._is_probed(channel):
                 return None
-            limit_ms = self._probes.silent_ms_max_of(channel.bandwidth_bytes_per_s)
+            receiver = self._registry.reports[channel.to_router]
+            limit_ms = self._probes.silent_ms_max_of(
+                channel.bandwidth_bytes_per_s, is_ipv6=is_ipv6_address(receiver.host)
+            )
             longest_ms = max(longest_ms, limit_ms)
         return longest_ms
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gridstat.broker.capacity.allocation import gates_used
 from gridstat.model.flooding import by_scope
 from gridstat.model.identifiers import PATH_CONTRACT_SHIFT, PATH_INDEX_SHIFT
+from gridstat.model.probe_law import silence_limit_ms
 from gridstat.net.command.router_messages import (
     ChannelOrder,
     FloodOrder,
@@ -149,14 +150,25 @@ def channel_order(
 
 
 def source_order(
-    channel: EventChannel, *, back_channel: int, version: int, silent_ms_max: int
+    channel: EventChannel,
+    *,
+    back_channel: int,
+    version: int,
+    silent_ms_max: int,
+    probe_interval_ms: int = 0,
 ) -> SourceOrder:
-    """Return the order for the receiving end of a channel between two routers."""
+    """Return the order for the receiving end of a channel between two routers.
+
+    An interval of 0 is unknown, or unknown to the router: it is left out.
+    """
+    is_probed = version >= PROBED_VERSION_MIN
+    is_quarter = silence_limit_ms(probe_interval_ms) == silent_ms_max
     return SourceOrder(
         channel_id=channel.channel_id,
         sender=channel.from_router,
         back_channel=back_channel,
-        silent_ms_max=silent_ms_max if version >= PROBED_VERSION_MIN else 0,
+        silent_ms_max=silent_ms_max if is_probed else 0,
+        probe_interval_ms=probe_interval_ms if is_probed and not is_quarter else 0,
     )
 
 

@@ -327,11 +327,13 @@ class Membership:
         self._context.decide(
             [] if is_known else [wanted, *released],
             partial(self._place_written, self._parent_session, before, is_other=bool(released)),
-            self._place_not_written,
+            partial(self._place_not_written, self._parent_session),
         )
 
-    def _place_not_written(self, reason: str) -> None:
-        self._leave_parent(StorageFailed(f"the place could not be written: {reason}"))
+    def _place_not_written(self, session: int, reason: str) -> None:
+        """End the session that sent the place; the parent sends the place again in the next."""
+        if session == self._parent_session:
+            self._leave_parent(StorageFailed(f"the place could not be written: {reason}"))
 
     def _wanted(self, message: TreeJoined) -> Placed:
         """Return the place that the parent has sent; raise if this broker cannot take it."""

@@ -104,6 +104,8 @@ class OwnedChannels:
         """Highest index that any channel has had; no index is used twice."""
         self.silent_ms_reported: dict[str, int] = {}
         """Shortest silence limit of the cloud of each border router; 0 if unknown."""
+        self._ipv6_routers: set[str] = set()
+        """Border routers that receive by IPv6, as reported; nothing is planned to others before."""
         for channel in channels:
             self.add(replace(channel, channel_id=self.next_number()))
 
@@ -122,7 +124,8 @@ class OwnedChannels:
         if ends in self.between or channel.channel_id in self.accounts:
             raise LayoutError(f"channel {channel.label} is there already")
         number = channel.channel_id
-        self.accounts[number] = ChannelAccount(channel)
+        account = self.accounts[number] = ChannelAccount(channel)
+        account.carriage.set_ip_version(is_ipv6=channel.to_router in self._ipv6_routers)
         self.index_last = max(self.index_last, number & CHANNELS_MAX)
         self.between[ends] = number
         for router in ends:
@@ -197,6 +200,18 @@ class OwnedChannels:
         else:
             account.down_at.add(end)
         return self._changed(is_changed=bool(account.down_at) != was_down)
+
+    def set_ip_version(self, router: str, *, is_ipv6: bool) -> None:
+        """Charge channels to a router by the headers of its address; existing charges stay."""
+        if is_ipv6:
+            self._ipv6_routers.add(router)
+        else:
+            self._ipv6_routers.discard(router)
+        for number in self.at_router.get(router, ()):
+            account = self.accounts[number]
+            carriage = account.carriage
+            if account.channel.to_router == router and carriage.set_ip_version(is_ipv6=is_ipv6):
+                carriage.latency_us = carriage.predicted_us(self.model)
 
     def set_back_pressure(self, channel_id: int, *, is_back_pressured: bool) -> bool:
         """Record back-pressure; return whether this changes if the channel is usable."""
@@ -286,7 +301,14 @@ class OwnedChannels:
         reported = [self.silent_ms_reported.get(end, 0) for end in ends]
         if 0 in reported:
             return None
-        return max(PROBES_DEFAULT.silent_ms_max_of(channel.bandwidth_bytes_per_s), *reported)
+        return max(self.silent_ms_min(channel_id), *reported)
+
+    def silent_ms_min(self, channel_id: int) -> int:
+        """Return the shortest silence limit that the channel's bandwidth allows."""
+        account = self.accounts[channel_id]
+        return PROBES_DEFAULT.silent_ms_max_of(
+            account.channel.bandwidth_bytes_per_s, is_ipv6=account.carriage.is_ipv6
+        )
 
     def latency_us(self, channel_id: int) -> int:
         return self.accounts[channel_id].carriage.latency_us

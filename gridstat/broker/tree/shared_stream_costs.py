@@ -6,7 +6,8 @@ immutable value for all variables of its kind, and a variable costs one dictiona
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.capacity.accounts import HopAccount, Stream, burst_modes
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
@@ -35,7 +36,7 @@ class SharedStream(Stream):
     def __init__(
         self, stream_cost: StreamCost, carriage: HopAccount, kind: Kind, count_of: Counts
     ) -> None:
-        super().__init__(stream_cost, carriage.channel)
+        super().__init__(stream_cost, carriage.event_bytes(stream_cost))
         self.kind = kind
         self.count_of = count_of
         for mode, every, _ in count_of:
@@ -127,10 +128,30 @@ class SharedHopAccount(HopAccount):
             return None
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= KINDS_MAX:
-                self._known.clear()
-            found = self._known[key] = SharedStream(StreamCost(variable), self, *key)
+            found = SharedStream(StreamCost(variable), self, *key)
+            self._remember(found)
         return found
+
+    def _remember(self, stream: SharedStream) -> None:
+        if len(self._known) >= KINDS_MAX:
+            self._known.clear()
+        self._known[stream.kind, stream.count_of] = stream
+
+    def _recharge_streams(self) -> None:
+        """Replace every stream by one with the present size of its events."""
+        self._known.clear()
+        new: dict[SharedStream, SharedStream] = {}
+        counts: Counter[SharedStream] = Counter()
+        places: list[dict[Any, Any]] = [self.streams, *self._others.values()]
+        for place in places:
+            for key, old in place.items():
+                counts[old] += 1
+                if old not in new:
+                    new[old] = SharedStream(old.stream_cost, self, old.kind, old.count_of)
+                    self._remember(new[old])
+                place[key] = new[old]
+        for old, count in counts.items():
+            self._replace_bytes(old, new[old].event_bytes, count)
 
     def _recharge(self, before: Stream | None, after: Stream | None) -> bool:
         """Charge `after` instead of `before`; return whether any sum changes."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import structs
 
 from gridstat.broker.tables.router_orders import PROBED_VERSION_MIN
+from gridstat.model.wire_law import is_ipv6_address
 from gridstat.net.command.message_pages import PageAssembler, pages_of_borders
 from gridstat.net.command.tree_messages import (
     BORDER_CHANNELS_MAX,
@@ -178,6 +179,9 @@ class TreeBorders:
         is_probed = max(message.datagram_versions, default=0) >= PROBED_VERSION_MIN
         silent_ms_max = message.silent_ms_max if is_probed else 0
         self._context.state.channels.silent_ms_reported[router] = silent_ms_max
+        if message.data_port:
+            is_ipv6 = is_ipv6_address(message.host)
+            self._context.state.channels.set_ip_version(router, is_ipv6=is_ipv6)
         if router in self.wanted_above:
             self._context.send_parent(structs.replace(message, term=self._context.term))
         if before == self._reported[router]:
@@ -301,7 +305,11 @@ class TreeBorders:
             datagram_version=max(versions),
             back_channel=self._context.state.channels.back_channel(channel),
             probes_only_when_idle=own.counts_data_as_life and peer.counts_data_as_life,
-            silent_ms_max=max(own.silent_ms_max, peer.silent_ms_max),
+            silent_ms_max=max(
+                own.silent_ms_max,
+                peer.silent_ms_max,
+                self._context.state.channels.silent_ms_min(channel.channel_id),
+            ),
         )
 
     def _children_at(self, channel: EventChannel) -> list[str]:

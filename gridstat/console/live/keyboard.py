@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING, Final, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SEQUENCE: Final = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]|\x1b(?![\[O])|[^\x1b]", re.DOTALL)
-"""A key that sends several bytes, a lone Escape, or one byte."""
-PENDING_MAX: Final = 16
+SEQUENCE: Final = re.compile(
+    rb"\x1b[\[O][ -?]*(?:[@-~]|(?=[^ -~]))|\x1b(?![\[O])|[^\x1b]", re.DOTALL
+)
+"""A key or report of several bytes, a lone Escape, or one byte.
+
+By ECMA-48 a sequence has parameters (also private ones, such as `?`) and intermediate bytes, and
+ends with one of `@` to `~`. Another byte cuts it off.
+"""
+PENDING_MAX: Final = 64
 READ_MAX: Final = 1_024
 
 

@@ -307,6 +307,8 @@ class GrantedOutcome(Struct, frozen=True):
     `detection_ms` is the longest time until a dead channel on the paths is detected: 0 without
     channels, None (unknown) from a broker that does not report it. `paths_down` names the paths
     that do not work at present; None in answers, and from a broker that does not report it.
+    `order` is that of an answer among the contract's notices, as in `ContractChanged`; inside a
+    notice that has an order of its own it is not used.
     """
 
     subscription_id: int
@@ -319,6 +321,7 @@ class GrantedOutcome(Struct, frozen=True):
     label: str = ""
     detection_ms: Count | None = None
     paths_down: tuple[str, ...] | None = None
+    order: tuple[int, int] = (0, 0)
 
 
 class DoneOutcome(Struct, frozen=True):
@@ -381,9 +384,9 @@ class Unpublished(Struct, frozen=True):
 class ContractChanged(Struct, frozen=True):
     """Notice that the broker has moved a subscription to other paths, or that paths are down.
 
-    `order` is the broker's term and the number of the notice within the term: the end-point drops a
-    notice that arrives, repeated or by the second edge, after a later one. (0, 0) from a broker
-    that does not number notices.
+    `order` is the broker's term and the number of the notice within the term, counted together with
+    answers that grant: the end-point drops a notice that arrives, repeated or by the second edge,
+    after a later one. (0, 0) from a broker that does not number notices.
     """
 
     granted: GrantedOutcome

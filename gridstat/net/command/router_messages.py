@@ -37,7 +37,8 @@ class ReportRouter(Struct, frozen=True):
     The broker answers with `RouterAccepted`. `is_first_time` is true for a new process, whose table
     is empty; otherwise only the session was lost. `digest` is that of the table (`order_table.py`).
     With `counts_data_as_life` the router accepts any datagram as proof that a silent channel has
-    returned; a router of an earlier release accepts probes alone, and needs them beside data.
+    returned; a router of an earlier release accepts probes alone, and needs them beside data. With
+    `takes_probe_interval` it knows that field of `SourceOrder`.
     """
 
     host: ShortText
@@ -51,6 +52,7 @@ class ReportRouter(Struct, frozen=True):
     datagram_versions: Versions = (1,)
     attached: tuple[NameText, ...] = ()
     counts_data_as_life: bool = False
+    takes_probe_interval: bool = False
 
 
 class TableChanged(Struct, frozen=True):
@@ -158,13 +160,19 @@ class ChannelOrder(Struct, frozen=True):
 
 
 class SourceOrder(Struct, frozen=True):
-    """Order to accept events of a channel. `silent_ms_max` 0: its silence is not reported."""
+    """Order to accept events of a channel. `silent_ms_max` 0: its silence is not reported.
+
+    `probe_interval_ms` is that of the sender, for which a return must last; 0: a quarter of
+    `silent_ms_max`. The broker sets it only where it differs from that quarter and the router
+    knows the field: a router that does not would compute another digest.
+    """
 
     channel_id: int
     sender: str
     is_publisher: bool = False
     back_channel: int = 0
     silent_ms_max: int = 0
+    probe_interval_ms: int = 0
 
 
 FLOODS_SCHEMA: Final = 3

@@ -200,8 +200,9 @@ class BorderChannel(Struct, frozen=True):
     """A channel between clouds with all that the leaf broker of either end needs for its orders.
 
     `channel.level` is the depth of the channel's owner. The address is that of the router at the
-    other end. `probes_only_when_idle` is as in `ChannelOrder`. `silent_ms_max` is the longer of the
-    silence limits that the clouds of both ends have reported; the receiver uses no shorter limit.
+    other end. `probes_only_when_idle` is as in `ChannelOrder`. `silent_ms_max` is the longest of
+    the silence limits that the clouds of both ends have reported and of the one that the bandwidth
+    allows; the receiver uses no shorter limit.
     """
 
     channel: EventChannel

@@ -53,6 +53,7 @@ class FakeRouter:
 
     name: str
     port: int
+    host: str = "10.0.0.1"
     instance: str = "1"
     table: OrderTable = field(default_factory=OrderTable)
     is_connected: bool = False
@@ -61,6 +62,7 @@ class FakeRouter:
     attached: set[str] = field(default_factory=set)
     versions: tuple[int, ...] = (1, 2)
     counts_data_as_life: bool = True
+    takes_probe_interval: bool = True
     accepted: list[RouterAccepted] = field(default_factory=list)
     changes: list[ChangeTable] = field(default_factory=list)
     unconfirmed: list[TableChanged] = field(default_factory=list)
@@ -73,16 +75,17 @@ class FakeRouter:
 
     def report(self) -> ReportRouter:
         return ReportRouter(
-            host="10.0.0.1",
+            host=self.host,
             data_port=self.port,
             urgent_port=self.port + 1,
-            command_host="10.0.0.1",
+            command_host=self.host,
             command_port=self.port + 2,
             is_first_time=self.is_first_time,
             digest=self.table.digest,
             datagram_versions=self.versions,
             attached=tuple(sorted(self.attached)),
             counts_data_as_life=self.counts_data_as_life,
+            takes_probe_interval=self.takes_probe_interval,
         )
 
     def crash(self) -> None:

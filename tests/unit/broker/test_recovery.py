@@ -7,9 +7,10 @@ import pytest
 from gridstat.broker import recovery
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.identifiers import ChannelId
-from gridstat.model.qos import QosRequest
+from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import (
+    ChangeSubscription,
     ContractChanged,
     GrantedOutcome,
     ReportLedger,
@@ -147,6 +148,32 @@ def test_notices_of_contracts_are_numbered_within_the_term_of_the_broker(
     assert {term for term, _ in orders} == {cloud.broker.registry.term}
     assert len({repr(each) for each in found}) == len(set(orders)) > 1  # The same by each edge.
     assert max(orders) > first[-1].order > (0, 0)
+
+
+def test_answers_are_numbered_together_with_notices_at_their_decision(
+    cloud: Conversation,
+) -> None:
+    """A channel fails after a change was decided, and is reported before the change is answered."""
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2))
+    for router in cloud.routers.values():
+        router.is_silent = True
+    qos = ModalQos({0: QosRequest(every=2, redundancy=2)})
+    change = ChangeSubscription(subscription_id=granted.subscription_id, qos=qos)
+    asked = cloud.send(CENTRE, "c1/e2", change)
+    held = cloud.broker.registry.subscriptions[granted.subscription_id].record
+    for number in {path.channel_ids[0] for path in held.paths}:
+        for each in cloud.channels_given:
+            if each.from_router == channel(cloud, number).from_router:
+                cut(cloud, each.channel_id)
+    assert (CENTRE, asked) not in cloud.answers
+    notices = [each for each in cloud.notices[CENTRE] if isinstance(each, ContractChanged)]
+    for name, router in cloud.routers.items():
+        router.is_silent = False
+        cloud.confirm(name)
+    cloud.advance(2 * cloud.settings.confirm_within_ns)
+    changed = cloud.only(GrantedOutcome, cloud.answers[CENTRE, asked])
+    assert notices[0].granted.paths_down
+    assert (0, 0) < granted.order < changed.order < notices[0].order
 
 
 def test_a_replacement_stays_disjoint_from_the_other_path(cloud: Conversation) -> None:

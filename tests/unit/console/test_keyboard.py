@@ -28,6 +28,13 @@ LOCAL_FLAGS = 3
         (b"q", [Key.END]),
         (b"\x1bq", [Key.END]),
         (b"xyz\x00\xff\x1b[99~", []),
+        pytest.param(b"\x1b[?1;2cn", [Key.NEXT], id="a terminal says what it is"),
+        pytest.param(b"\x1b[?997;1nq", [Key.END], id="a private report that ends like a key"),
+        pytest.param(b"\x1b[>0;276;0c\x1b[<0;1;1Mp", [Key.PREVIOUS], id="other private bytes"),
+        pytest.param(b"\x1b[1 qn", [Key.NEXT], id="an intermediate byte"),
+        pytest.param(b"\x1b[[An", [Key.NEXT], id="F1 of a console"),
+        pytest.param(b"\x1b[1\x1b[Cq", [Key.NEXT, Key.END], id="one that another one cuts off"),
+        pytest.param(b"\x1b[1\nq", [Key.NEXT, Key.END], id="one that a key cuts off"),
     ],
 )
 def test_keys_are_known_by_their_bytes(data: bytes, keys: list[Key]) -> None:

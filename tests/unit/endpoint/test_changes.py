@@ -14,7 +14,7 @@ from gridstat.endpoint.options import SubscriptionSpec
 from gridstat.endpoint.session_events import SubscriptionRestored
 from gridstat.endpoint.subscriber import Subscription
 from gridstat.model.errors import ChannelFull, NoSuchVariable
-from gridstat.model.qos import ModalQos, Qos
+from gridstat.model.qos import ModalQos, Qos, QosRequest
 from gridstat.net.command.endpoint_messages import (
     ContractChanged,
     GrantedOutcome,
@@ -54,7 +54,8 @@ def contract(
         )
         for at, way in enumerate(ways, start=1)
     )
-    qos = Qos(every=words.pop("every", 1), latency_us=20_000, redundancy=1, priority=3)
+    priority = words.pop("priority", 3)
+    qos = Qos(every=words.pop("every", 1), latency_us=20_000, redundancy=1, priority=priority)
     return GrantedOutcome(
         subscription_id=number,
         variable=VOLTAGE,
@@ -96,6 +97,8 @@ def kinds(told: list[Change]) -> list[str]:
         ([contract(DIRECT, ROUND, down=("path 1", "path 2"))], ["broken"]),
         ([contract(DIRECT, ROUND, down=(), every=2)], ["lowered"]),
         ([contract(DIRECT, ROUND, down=(), shares_edge=True)], ["lowered"]),
+        ([contract(DIRECT, ROUND, down=(), priority=4)], ["lowered"]),
+        ([contract(DIRECT, ROUND, down=(), priority=2)], []),
         ([contract(DIRECT, OTHER, down=("path 1",))], ["moved", "lowered"]),
         (
             [contract(DIRECT, ROUND, down=("path 2",)), contract(DIRECT, ROUND, down=())],
@@ -155,6 +158,60 @@ def test_an_older_notice_by_the_other_edge_changes_nothing_back(grid: PaperGrid)
     )
     grid.work()
     assert kinds(grid.told) == ["lowered", "restored", "lowered"]
+
+
+def test_an_older_notice_does_not_replace_the_answer_to_a_change(grid: PaperGrid) -> None:
+    """The slow edge brings the notice; the edge of the answer had no session at that time."""
+    found = subscribe(grid)
+    grid.cloud.ready.append((contract(DIRECT, OTHER, every=2, order=(3, 5)),))
+    found.change(QosRequest(every=2))
+    old = ContractChanged(granted=contract(DIRECT, ROUND, down=("path 2",)), order=(3, 4))
+    grid.book.notice_received(old, ())
+    grid.work()
+    assert found.contract.granted[0].every == 2
+    assert found.contract.paths[1].routers == OTHER
+    assert grid.told == []
+
+
+def test_an_older_notice_does_not_replace_the_answer_to_a_subscription(grid: PaperGrid) -> None:
+    grid.cloud.ready.append((contract(DIRECT, OTHER, order=(3, 5)),))
+    (found,) = grid.book.subscribe([SubscriptionSpec(VOLTAGE.name, ModalQos())])
+    assert isinstance(found, Subscription)
+    old = ContractChanged(granted=contract(DIRECT, ROUND, down=()), order=(3, 4))
+    grid.book.notice_received(old, ())
+    grid.work()
+    assert found.contract.paths[1].routers == OTHER
+
+
+def test_an_answer_does_not_replace_a_notice_that_was_sent_after_its_decision(
+    grid: PaperGrid,
+) -> None:
+    """A path fails while the routers confirm the changed contract."""
+    found = subscribe(grid)
+    late = contract(DIRECT, ROUND, every=2, down=("path 2",))
+    grid.book.notice_received(ContractChanged(granted=late, order=(3, 6)), ())
+    grid.cloud.ready.append((contract(DIRECT, ROUND, every=2, order=(3, 5)),))
+    found.change(QosRequest(every=2))
+    grid.work()
+    assert found.contract.paths_down == ("path 2",)
+    tell(grid, contract(DIRECT, ROUND, every=2, down=()))
+    assert kinds(grid.told)[-1] == "restored"  # As far as the change has lowered it.
+
+
+def test_a_contract_that_is_granted_again_takes_the_notices_that_follow(grid: PaperGrid) -> None:
+    """The new broker begins to count anew."""
+    found = subscribe(grid)
+    grid.book.notice_received(
+        ContractChanged(granted=contract(DIRECT, ROUND, down=("path 2",)), order=(3, 6)), ()
+    )
+    outcome = contract(DIRECT, OTHER, number=9, order=(1, 1))
+    grid.book.restored(SubscriptionRestored(found.label, outcome))
+    assert found.contract.paths_down is None
+    for order, down in (((1, 1), "path 1"), ((1, 2), "path 2")):
+        notice = contract(DIRECT, OTHER, number=9, down=(down,))
+        grid.book.notice_received(ContractChanged(granted=notice, order=order), ())
+    grid.work()
+    assert found.contract.paths_down == ("path 2",)
 
 
 def test_a_repeated_change_of_period_does_not_bring_an_older_contract_back(

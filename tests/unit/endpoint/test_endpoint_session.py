@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from gridstat.endpoint.request_table import WAITING_MAX, WINDOW
 from gridstat.endpoint.session_events import (
@@ -180,8 +181,9 @@ def test_a_contract_that_was_changed_after_its_deadline_is_kept_and_its_owner_to
     cloud.answer(granted("x", 5))
     cloud.ask(ChangeSubscription(subscription_id=5, qos=ModalQos()), token=4, within_s=3)
     assert cloud.words(cloud.wait(3.1)) == [Unanswered(4)]
-    told = cloud.words(cloud.answer(granted("x", 5)))
-    assert told == [NoticeReceived(ContractChanged(granted=granted("x", 5)))]
+    late = structs.replace(granted("x", 5), order=(2, 9))
+    told = cloud.words(cloud.answer(late))
+    assert told == [NoticeReceived(ContractChanged(granted=late, order=(2, 9)))]
     assert not any(isinstance(each, Unsubscribe) for each in cloud.commands())
 
 

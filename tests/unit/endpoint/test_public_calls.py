@@ -77,7 +77,7 @@ def with_unknown_option(call: Callable[..., Any]) -> None:
         ]
     found = call(*needed, **{NO_SUCH: 1})
     if inspect.iscoroutine(found):
-        found.close()
+        asyncio.run(found)
 
 
 def test_the_walk_finds_the_calls_of_an_application() -> None:
@@ -191,6 +191,19 @@ def test_the_refusal_says_what_to_write(
         call(Connection(None))  # type: ignore[arg-type]
     assert refusal.value.args[0] == text
     assert refusal.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize("name", ["connect_async", "Connection.run", "ChangeStream.aclose"])
+def test_a_checked_coroutine_function_is_seen_as_one(name: str) -> None:
+    assert inspect.iscoroutinefunction(CALLS[name])
+
+
+def test_a_coroutine_function_refuses_when_it_is_awaited() -> None:
+    waiting = gridstat.connect_async("c1/e0", "c1/me", fifo_prio=3)  # type: ignore[call-arg]
+    with pytest.raises(WrongCall) as refusal:
+        asyncio.run(waiting)
+    assert refusal.value.args[0] == "connect_async() has no option 'fifo_prio'"
+    assert refusal.value.hint.startswith("did you mean 'fifo_priority'?")
 
 
 def test_help_shows_every_option_of_a_call() -> None:

@@ -14,10 +14,12 @@ from gridstat.model.probe_law import (
     INTERVAL_MS_MAX,
     PROBE_BYTES,
     ProbeSettings,
+    probe_bytes,
     probe_bytes_per_s,
     probe_interval_ms,
     silence_limit_ms,
 )
+from gridstat.model.wire_law import wire_bytes
 
 SEAL_BYTES = 16
 BANDWIDTHS = st.integers(min_value=1, max_value=2**40)
@@ -42,8 +44,21 @@ def test_the_interval_is_what_one_percent_of_the_bandwidth_affords(
     assert probe_interval_ms(bandwidth_bytes_per_s) == interval_ms
 
 
-def test_a_sealed_probe_is_two_headers_and_a_seal() -> None:
-    assert PROBE_BYTES == IP_AND_UDP_BYTES + DATAGRAM_HEADER_BYTES + SEAL_BYTES
+@pytest.mark.parametrize(
+    ("bandwidth_bytes_per_s", "interval_ms"),
+    [(0, 25), (8_000, 1_000), (125_000, 64), (319_999, 26), (320_000, 25), (100, 60_000)],
+)
+def test_a_larger_probe_by_ipv6_has_a_longer_interval(
+    bandwidth_bytes_per_s: int, interval_ms: int
+) -> None:
+    assert probe_interval_ms(bandwidth_bytes_per_s, is_ipv6=True) == interval_ms
+
+
+@pytest.mark.parametrize("is_ipv6", [False, True])
+def test_a_sealed_probe_is_two_headers_and_a_seal(*, is_ipv6: bool) -> None:
+    datagram_bytes = DATAGRAM_HEADER_BYTES + SEAL_BYTES
+    assert probe_bytes(is_ipv6=is_ipv6) == wire_bytes(datagram_bytes, 1_232, is_ipv6=is_ipv6)
+    assert IP_AND_UDP_BYTES + datagram_bytes == PROBE_BYTES
 
 
 def test_a_channel_of_64_kbit_per_s_pays_exactly_one_percent() -> None:
@@ -52,16 +67,18 @@ def test_a_channel_of_64_kbit_per_s_pays_exactly_one_percent() -> None:
     assert settings.silent_ms_max_of(8_000) == 3_000
 
 
-@given(BANDWIDTHS, st.integers(min_value=1, max_value=1_000))
+@given(BANDWIDTHS, st.integers(min_value=1, max_value=1_000), st.booleans())
 def test_probes_take_at_most_one_percent_and_no_shorter_interval_would(
-    bandwidth: int, interval_ms_min: int
+    bandwidth: int,
+    interval_ms_min: int,
+    is_ipv6: bool,
 ) -> None:
-    interval_ms = probe_interval_ms(bandwidth, interval_ms_min)
+    interval_ms = probe_interval_ms(bandwidth, interval_ms_min, is_ipv6=is_ipv6)
     assert interval_ms_min <= interval_ms <= INTERVAL_MS_MAX
-    if bandwidth >= 100:
-        assert probe_bytes_per_s(interval_ms) <= Fraction(bandwidth, 100)
+    if bandwidth >= (134 if is_ipv6 else 100):
+        assert probe_bytes_per_s(interval_ms, is_ipv6=is_ipv6) <= Fraction(bandwidth, 100)
     if interval_ms > interval_ms_min:
-        assert probe_bytes_per_s(interval_ms - 1) > Fraction(bandwidth, 100)
+        assert probe_bytes_per_s(interval_ms - 1, is_ipv6=is_ipv6) > Fraction(bandwidth, 100)
 
 
 @given(BANDWIDTHS, BANDWIDTHS)

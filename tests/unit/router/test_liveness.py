@@ -82,6 +82,27 @@ def test_a_burst_of_data_is_no_return_before_it_has_lasted_for_an_interval(
     ]
 
 
+def test_a_return_lasts_for_an_interval_also_where_a_long_silence_is_allowed() -> None:
+    """A quarter of the allowed silence would be a second."""
+    liveness = SourceLiveness()
+    liveness.watch(WEST, silent_ms_max=4_000, probe_interval_ms=25)
+    liveness.judge(facts(silent_ms=4_001, probes=50, heard_ms=1_000))
+    assert liveness.judge(facts(silent_ms=1, probes=50, data=90, heard_ms=6_000)) == []
+    assert liveness.judge(facts(silent_ms=1, probes=50, data=99, heard_ms=6_024)) == []
+    assert liveness.judge(facts(silent_ms=1, probes=51, data=99, heard_ms=6_025)) == [
+        SourceReceived(WEST)
+    ]
+
+
+def test_a_new_interval_holds_for_the_next_return(heard: SourceLiveness) -> None:
+    heard.judge(facts(silent_ms=500, probes=50, heard_ms=1_000))
+    heard.judge(facts(silent_ms=1, probes=50, data=90, heard_ms=2_000))
+    heard.watch(WEST, silent_ms_max=100, probe_interval_ms=5)
+    assert heard.judge(facts(silent_ms=1, probes=50, data=99, heard_ms=2_005)) == [
+        SourceReceived(WEST)
+    ]
+
+
 def test_a_source_that_was_never_heard_is_silent_too(liveness: SourceLiveness) -> None:
     assert liveness.judge(facts(silent_ms=99, probes=0)) == []
     assert liveness.judge(facts(silent_ms=101, probes=0)) == [SourceSilent(WEST, 101)]

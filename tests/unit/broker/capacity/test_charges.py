@@ -23,6 +23,7 @@ from gridstat.model.errors import IntervalNotSatisfiable
 from gridstat.model.identifiers import ChannelId, VariableId
 from gridstat.model.rate_law import CHANNEL_DIVISORS_MAX, Period, union_rate
 from gridstat.model.status import BuiltinType, Field, FieldKind, RecordType, StatusVariable
+from gridstat.model.wire_law import wire_bytes
 from gridstat.router.forwarding_table import terms
 from gridstat.router.path_table import Path
 from tests.unit.broker.clouds import variable
@@ -69,6 +70,21 @@ def test_an_event_beyond_the_mtu_is_charged_per_fragment() -> None:
 def test_a_datagram_that_just_fits_is_one_piece() -> None:
     assert event_bytes(variable(), 40) == 40 + 28
     assert event_bytes(variable(), 39) == 40 + 2 * 28
+
+
+@given(st.integers(0, 6_128), st.integers(64, 9_000))
+def test_an_event_is_charged_all_that_the_line_carries(length_bytes: int, mtu_bytes: int) -> None:
+    large = blob(max(1, length_bytes))
+    datagram_bytes = 16 + 24 + 24 * large.option_count
+    charged = event_bytes(large, mtu_bytes, is_ipv6=True)
+    assert charged == wire_bytes(datagram_bytes, mtu_bytes, is_ipv6=True)
+    whole_eights = mtu_bytes // 8 * 8
+    by_ipv4 = event_bytes(large, whole_eights)
+    assert by_ipv4 >= wire_bytes(datagram_bytes, whole_eights, is_ipv6=False)
+
+
+def test_an_event_by_ipv6_is_charged_twenty_bytes_more() -> None:
+    assert event_bytes(variable(), 1_232, is_ipv6=True) == event_bytes(variable(), 1_232) + 20
 
 
 def test_a_periodic_variable_comes_as_often_as_its_period_says() -> None:

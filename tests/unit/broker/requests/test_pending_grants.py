@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 
 from gridstat.broker.requests.pending_grants import GrantState
+from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable
+from gridstat.model.identifiers import ChannelId
 from gridstat.model.qos import QosRequest
-from gridstat.net.command.endpoint_messages import GrantedOutcome, Unpublish
+from gridstat.net.command.endpoint_messages import (
+    ContractChanged,
+    GrantedOutcome,
+    Matched,
+    Unpublish,
+)
+from gridstat.net.command.messages import ChannelStateChanged
 from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
 
@@ -191,3 +199,94 @@ def test_a_variable_that_goes_while_its_paths_are_set_up_was_never_granted(
     refused = silent.answers[CENTRE, number]
     assert refusal(refused).code == NoSuchVariable.code
     assert silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=number) == refused
+
+
+def cut_off(cloud: Conversation, router: str) -> int:
+    """All channels to a router of the only contract fall silent; the number of the contract."""
+    for channel in cloud.channels_given:
+        if channel.to_router == router:
+            cloud.hear(router, ChannelStateChanged(channel_id=channel.channel_id, is_up=False))
+    cloud.settle()
+    (number,) = cloud.broker.registry.subscriptions
+    assert all(router not in routers for routers in routers_held(cloud, number))
+    return number
+
+
+def routers_held(cloud: Conversation, number: int) -> list[tuple[str, ...]]:
+    paths = cloud.broker.registry.subscriptions[number].record.paths
+    return [path.routers for path in paths]
+
+
+def test_a_contract_that_has_moved_off_a_silent_router_is_granted_on_its_new_path(
+    cloud: Conversation,
+) -> None:
+    """The router of the first path confirms nothing, and is cut off meanwhile."""
+    cloud.routers["c1/i0"].is_silent = True
+    assert cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE)) == ()
+    number = cut_off(cloud, "c1/i0")
+
+    cloud.advance(2 * cloud.settings.confirm_within_ns)
+
+    outcome = answered(cloud)
+    assert outcome.subscription_id == number
+    assert [path.routers for path in outcome.paths] == routers_held(cloud, number)
+    assert outcome.degraded == ()
+    again = cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=cloud.request_id)
+    assert again == (outcome,)
+
+
+def test_an_answer_names_the_paths_of_a_contract_that_moved_while_it_was_confirmed(
+    silent: Conversation,
+) -> None:
+    silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    number = cut_off(silent, "c1/i0")
+    let_confirm(silent)
+
+    outcome = answered(silent)
+    assert [path.routers for path in outcome.paths] == routers_held(silent, number)
+
+
+def test_a_moved_contract_of_which_no_path_is_up_is_refused_and_taken_back(
+    silent: Conversation,
+) -> None:
+    silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    cut_off(silent, "c1/i0")
+    silent.advance(3 * silent.settings.confirm_within_ns)
+
+    refused = refusal(silent.answers[CENTRE, silent.request_id])
+    assert refused.code == DeadlinePassed.code
+    assert silent.broker.registry.subscriptions == {}
+    let_confirm(silent)
+    assert silent.differing() == []
+
+
+def test_a_match_names_the_paths_of_a_contract_that_moved_while_it_was_confirmed(
+    silent: Conversation,
+) -> None:
+    silent.ask(CENTRE, "c1/e2", subscribe(f"{PMU}/*"))
+    number = cut_off(silent, "c1/i0")
+    let_confirm(silent)
+
+    (match, *_) = [each for each in silent.notices[CENTRE] if isinstance(each, Matched)]
+    assert [path.routers for path in match.granted.paths] == routers_held(silent, number)
+    assert match.granted.degraded == ()
+
+
+@pytest.mark.parametrize("name", [VOLTAGE, f"{PMU}/*"], ids=["by name", "by a pattern"])
+def test_a_path_that_fails_before_the_answer_is_reported_after_it(name: str) -> None:
+    """The end-point does not know the contract before, and drops a notice about it."""
+    routers = [Router("c1/a", RouterRole.EDGE), Router("c1/b", RouterRole.EDGE)]
+    cloud = Conversation((routers, [EventChannel(ChannelId(1), "c1/a", "c1/b")])).start()
+    cloud.attach(PMU, "c1/a", data_port=0)
+    cloud.attach(CENTRE, "c1/b")
+    cloud.publish(VOLTAGE, "c1/a")
+    cloud.routers["c1/a"].is_silent = True
+    cloud.ask(CENTRE, "c1/b", subscribe(name))
+    cloud.hear("c1/b", ChannelStateChanged(channel_id=1, is_up=False, silent_ms=100))
+    cloud.settle()
+    cloud.notices.clear()
+    cloud.confirm("c1/a")
+
+    *_, notice = cloud.notices[CENTRE]
+    assert isinstance(notice, ContractChanged)
+    assert notice.granted.paths_down == ("path 1",)

@@ -32,7 +32,7 @@ from gridstat.net.command.segment_messages import (
     EndContract,
 )
 from tests.unit.broker.conversation import pair, refusal
-from tests.unit.broker.segments.family import FAR, IN, ROOT, Family, family
+from tests.unit.broker.segments.family import ENTRIES, FAR, IN, ROOT, Family, family
 from tests.unit.broker.stand_ins import CENTRE, VOLTAGE, subscribe
 
 NO = RefusedOutcome(code=1039, reason="full", bottleneck="channel c2/a→c2/b")
@@ -255,6 +255,35 @@ def test_a_new_plan_of_the_owner_is_told_as_a_changed_contract(cloud: Family) ->
     notice = cloud.notices[CENTRE][-1]
     assert isinstance(notice, ContractChanged)
     assert notice.granted.subscription_id == number
+
+
+def test_answers_and_notices_of_a_remote_contract_are_numbered_as_they_were_decided(
+    cloud: Family,
+) -> None:
+    """The journal is slow, and a new plan and the answer to a change wait for it together."""
+    number = have(cloud)
+    first = cloud.last(AskContract)
+    orders = [answer(cloud).order]
+    qos = ModalQos({0: QosRequest(redundancy=2)})
+    request = cloud.send(CENTRE, "c1/e2", ChangeSubscription(subscription_id=number, qos=qos))
+    cloud.settle()
+    asked = cloud.last(AskContract)
+    words = []
+    for generation, entries in ((1, ENTRIES[:1]), (2, ENTRIES)):
+        cloud.reserve(asked.contract, generation=generation, entries=entries, subscriber=CENTRE)
+        cloud.commit(asked.contract, generation)
+        words.append(cloud.granted(asked if generation > 1 else first, generation=generation))
+    cloud.is_journal_held = True
+    for word in words:
+        cloud.say(word)
+    cloud.is_journal_held = False
+    cloud.write()
+    cloud.settle()
+    notice = cloud.notices[CENTRE][-1]
+    assert isinstance(notice, ContractChanged)
+    assert len(notice.granted.paths) == 1
+    orders += [notice.order, answer(cloud, request).order]
+    assert orders == sorted(set(orders)) > [(0, 0)]
 
 
 def test_a_move_within_this_cloud_is_told_in_the_whole_path(cloud: Family) -> None:

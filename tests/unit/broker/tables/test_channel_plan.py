@@ -41,6 +41,30 @@ def test_an_operator_sets_the_shortest_interval_and_silence() -> None:
     assert orders(pair(settings=settings, bandwidth_bytes_per_s=8_000)) == {(750, 3_000)}
 
 
+@pytest.mark.parametrize("is_older", [False, True], ids=["this release", "the release before"])
+def test_a_receiver_that_may_wait_long_is_ordered_the_interval_if_it_takes_that(
+    *, is_older: bool
+) -> None:
+    """A quarter of the silence is the interval elsewhere, and needs no order."""
+    settings = BrokerSettings(CLOUD, probes=ProbeSettings(25, 4_000))
+    cloud = Conversation(ring(bandwidth_bytes_per_s=125_000), settings=settings)
+    for router in cloud.routers.values():
+        router.takes_probe_interval = not is_older
+    cloud.start()
+    intervals = {
+        source.probe_interval_ms
+        for router in cloud.routers.values()
+        for source in router.table.sources.values()
+    }
+    assert intervals == {0 if is_older else 48}
+    assert cloud.differing() == []
+
+
+def test_a_receiver_is_not_ordered_an_interval_that_follows_from_the_silence() -> None:
+    for router in pair(bandwidth_bytes_per_s=125_000).routers.values():
+        assert {source.probe_interval_ms for source in router.table.sources.values()} == {0}
+
+
 def test_a_channel_whose_ends_know_no_probes_is_ordered_none() -> None:
     cloud = Conversation(ring(bandwidth_bytes_per_s=8_000))
     for router in cloud.routers.values():

@@ -27,9 +27,16 @@ NARROW_BYTES_PER_S = 64_000
 
 
 def two_clouds(
-    bandwidth_bytes_per_s: int = 0, *, probes: ProbeSettings | None = None, older: str = ""
+    bandwidth_bytes_per_s: int = 0,
+    *,
+    probes: ProbeSettings | None = None,
+    older: str = "",
+    host: str = "10.0.0.1",
 ) -> Family:
-    """Clouds a and b with a channel each way between them; a router may be an older one."""
+    """Clouds a and b with a channel each way between them; a router may be an older one.
+
+    The border router of b has the given address.
+    """
     ways = {name: [(f"{name}/0", f"{name}/1"), (f"{name}/1", f"{name}/0")] for name in "ab"}
     family = Family(
         dict.fromkeys("ab", "root"),
@@ -41,6 +48,7 @@ def two_clouds(
     for leaf in family.leaves.values():
         for name, router in leaf.routers.items():
             router.counts_data_as_life = name != older
+    family.leaves["b"].routers[BORDER[1]].host = host
     family.start()
     family.leaves["a"].attach("a/pmu", "a/0", data_port=0)
     family.leaves["a"].publish(VOLTAGE, "a/0")
@@ -117,3 +125,29 @@ def test_a_child_of_the_release_before_makes_it_unknown(monkeypatch: pytest.Monk
     assert contract(family).detection_ms is None
     sent, _ = orders(family)
     assert not sent.probes_only_when_idle
+
+
+def carried(family: Family) -> tuple[int, int]:
+    """The bytes a second that variables and probes are charged on the channel from a to b."""
+    accounts = family.brokers["root"].broker.state.channels.accounts.values()
+    (carriage,) = [each.carriage for each in accounts if each.channel.from_router == BORDER[0]]
+    return int(carriage.bytes.value), int(carriage.probe_charge.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "event_bytes", "probe_bytes", "interval_ms"),
+    [("10.0.0.1", 68, 60, 94), ("2001:db8::7", 88, 80, 125)],
+)
+def test_a_channel_between_clouds_is_charged_the_headers_of_its_receivers_address(
+    host: str, event_bytes: int, probe_bytes: int, interval_ms: int
+) -> None:
+    family = two_clouds(NARROW_BYTES_PER_S, host=host)
+    granted = contract(family)
+    charged = (60 * event_bytes, 1_000 * probe_bytes // interval_ms)
+    assert carried(family) == charged
+    sent, heard = orders(family)
+    assert (sent.probe_interval_ms, heard.silent_ms_max) == (interval_ms, 4 * interval_ms)
+    assert granted.detection_ms == 4 * interval_ms
+    family.kill("root")
+    family.settle()
+    assert carried(family) == charged

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from gridstat.broker.context import Outside
 from gridstat.broker.tree.qos_broker import QosBroker
 from gridstat.broker.tree.tree_settings import TreeSettings
-from gridstat.model.errors import StaleTerm
+from gridstat.model.errors import StaleTerm, StorageFailed
 from gridstat.net.command.machine import (
     Close,
     Connected,
     Disconnected,
     Persist,
     Persisted,
+    PersistFailed,
     Received,
     Send,
 )
@@ -51,6 +52,10 @@ class Middle:
 
     def write(self) -> list[Message]:
         return self.tell(Persisted(self.writing.pop(0).token))
+
+    def fail(self) -> None:
+        """The disk is full."""
+        self.tell(PersistFailed(self.writing.pop(0).token, "no space left"))
 
     def connect(self) -> list[Message]:
         return self.tell(Connected(ROOT, hello(ROOT)))
@@ -117,6 +122,28 @@ def test_a_place_that_was_being_written_does_not_join_a_parent_that_was_refused_
     middle.tell(Received(ROOT, PLACE))
     assert middle.write() == []
     assert not middle.machine.survey()["is_joined"]
+
+
+def test_a_place_of_an_earlier_session_that_cannot_be_written_does_not_end_the_present_one() -> (
+    None
+):
+    middle = Middle()
+    middle.connect()
+    middle.tell(Received(ROOT, PLACE))
+    middle.tell(Disconnected(ROOT))
+    middle.connect()
+    middle.fail()
+    assert middle.closed == []
+    middle.tell(Received(ROOT, PLACE))
+    assert SegmentsHeld in kinds(middle.write())
+
+
+def test_a_place_of_the_present_session_that_cannot_be_written_ends_it() -> None:
+    middle = Middle()
+    middle.connect()
+    middle.tell(Received(ROOT, PLACE))
+    middle.fail()
+    assert middle.closed == [(ROOT, StorageFailed.code)]
 
 
 def test_an_older_process_of_a_child_is_sent_away_and_the_present_one_may_come_again() -> None:

@@ -48,9 +48,10 @@ def of(charge: Charge) -> tuple[StatusVariable, dict[int, int]]:
     return replace(KINDS[kind], variable_id=VariableId(number)), EVERYS[everys]
 
 
-def counted_anew(charges: Counter[Charge]) -> HopAccount:
+def counted_anew(charges: Counter[Charge], *, is_ipv6: bool = False) -> HopAccount:
     """Return an account in which every kind of every identifier is a separate variable."""
     found = HopAccount((), MODE_SETS_DEFAULT, CHANNEL)
+    found.set_ip_version(is_ipv6=is_ipv6)
     for charge in charges.elements():
         one, everys = of(charge)
         number = VariableId(one.variable_id * len(KINDS) + charge[1])
@@ -61,6 +62,34 @@ def counted_anew(charges: Counter[Charge]) -> HopAccount:
 def amounts(carriage: HopAccount) -> tuple[Fraction, dict[int, Fraction], tuple[int, int]]:
     of_modes = {mode: carriage.bytes.of_mode(mode) for mode in carriage.bytes.modes()}
     return carriage.bytes.value, of_modes, carriage.burst.worst()
+
+
+@given(st.lists(st.one_of(CHARGES, st.booleans()), max_size=40))
+def test_another_version_of_ip_charges_everything_anew_and_ends_at_nothing(
+    steps: list[Charge | bool],
+) -> None:
+    """A channel between clouds and one inside a cloud are charged alike."""
+    shared, own = SharedHopAccount(CHANNEL), HopAccount((), MODE_SETS_DEFAULT, CHANNEL)
+    charges, is_ipv6 = Counter[Charge](), False
+    for step in steps:
+        if isinstance(step, bool):
+            is_ipv6 = step
+            for hop in (shared, own):
+                hop.set_ip_version(is_ipv6=is_ipv6)
+        else:
+            shared.take(*of(step))
+            one, everys = of(step)
+            number = VariableId(one.variable_id * len(KINDS) + step[1])
+            own.add(StreamCost(replace(one, variable_id=number)), everys)
+            charges[step] += 1
+        expected = counted_anew(charges, is_ipv6=is_ipv6)
+        for hop in (shared, own):
+            assert amounts(hop) == amounts(expected)
+            assert hop.charged() == expected.charged()
+    for charge in sorted(charges.elements()):
+        shared.give_back(*of(charge))
+    assert amounts(shared) == amounts(HopAccount((), MODE_SETS_DEFAULT, CHANNEL))
+    assert not shared.bytes
 
 
 @given(st.lists(st.tuples(CHARGES, st.booleans()), max_size=40))
