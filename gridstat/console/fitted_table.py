@@ -2,19 +2,22 @@
 
 Each column has a rank. On a narrow terminal the columns of the highest rank are left out until the
 rest fits, and one line says how many are hidden; no word is cut for the sake of a less important
-column. Cells come from outside: they are shown without markup, and control characters as escapes.
+column. Cells come from outside: they are shown without markup, and control
+characters as escapes.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from gridstat.console.shown_text import shown_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +55,12 @@ class FittedTable:
 
     def __init__(self, *columns: Column | str, title: str = "", instead: str = "--json") -> None:
         self.columns = [
-            column if isinstance(column, Column) else Column(column, rank)
+            replace(column, name=shown_text(column.name))
+            if isinstance(column, Column)
+            else Column(shown_text(column), rank)
             for rank, column in enumerate(columns)
         ]
-        self._title = title
+        self._title = shown_text(title)
         self._instead = instead
         self.rows: list[list[Cell]] = []
         self._natural = [cell_len(column.name) for column in self.columns]
@@ -202,13 +207,6 @@ def escaped(cell: Cell) -> Cell:
         return shown_text(cell)
     plain = shown_text(cell.plain)
     return cell if plain == cell.plain else Text(plain, style=cell.style)
-
-
-def shown_text(text: str) -> str:
-    """Text from outside in one line that a terminal shows and does not obey: `\\x1b` for ESC."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _text(cell: Cell) -> Text:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
-from gridstat.console.fitted_table import shown_text
+from gridstat.console.shown_text import shown_text
 from gridstat.model.errors import GridStatError, Misuse
 
 if TYPE_CHECKING:
@@ -48,14 +49,19 @@ def check_finite(options: Mapping[str, object]) -> None:
 
 
 def print_failure(error: Exception) -> None:
-    """Print `error: …` and its hint on standard error."""
-    print_plainly(Console(stderr=True), f"error: {error}")
+    """Print `error: …`, and its hint in a line of its own, on standard error."""
+    console = Console(stderr=True)
+    hint = getattr(error, "hint", "")
+    text = f"error: {error}"
+    print_plainly(console, text.removesuffix(f"\nhint: {hint}"))
+    if hint:
+        print_plainly(console, f"hint: {hint}")
 
 
 def print_plainly(console: Console, text: str) -> None:
-    """Print a text without markup, wrapping or control characters.
+    """Print a text as one line, without markup, codes of emoji, wrapping or control characters.
 
-    File names may contain brackets, and text from outside must not control the terminal.
+    File names may contain brackets, and text from outside must neither control the terminal nor
+    begin a line of its own.
     """
-    lines = "\n".join(shown_text(line) for line in text.split("\n"))
-    console.print(lines, markup=False, highlight=False, soft_wrap=True)
+    console.print(Text(shown_text(text)), soft_wrap=True)

@@ -36,7 +36,8 @@ def error(
     if code is not None:
         text = explain(code)
         facts = {"code": code, "explanation": text}
-        print_plainly(console, json_text.dumps(facts) if json else text)
+        for line in [json_text.dumps(facts)] if json else text.split("\n"):
+            print_plainly(console, line)
     elif json:
         for kind in all_errors():
             print_plainly(console, json_text.dumps(described(kind)))

@@ -45,7 +45,8 @@ def host(
     _print_table(console, found)
     short = [finding for finding in found if not finding.is_enough]
     for finding in short:
-        print_plainly(console, f"{finding.name}: {finding.change}\n    because {finding.why}")
+        print_plainly(console, f"{finding.name}: {finding.change}")
+        print_plainly(console, f"    because {finding.why}")
     if not short:
         print_plainly(console, "This machine grants everything that is wanted.")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from gridstat.console.daemons.garbage import collect_rarely
 from gridstat.console.daemons.service import daemon_signals, notify
 from gridstat.console.daemons.stand_by import Candidate, in_charge
+from gridstat.console.shown_text import error_line
 from gridstat.model.errors import GridStatError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ async def serve_until_stopped(
         try:
             callbacks.on_message(service.reload() if service else NOT_IN_CHARGE)
         except GridStatError as error:
-            callbacks.on_message(f"not reloaded, going on as before: {error}")
+            callbacks.on_message(f"not reloaded, going on as before: {error_line(error)}")
 
     def waits(reason: str) -> None:
         state = WAITING if reason else STANDING_BY

@@ -8,15 +8,22 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
+from gridstat.console.shown_text import shown_text
+
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class PlainFormatter(logging.Formatter):
-    """One line an entry: time, level, where, what."""
+    """One line an entry: time, level, where, what; a traceback is indented below it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{_time(record)} {record.levelname.lower()} {record.name} {record.getMessage()}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        text = f"{_time(record)} {record.levelname.lower()} {record.name} "
+        text += shown_text(record.getMessage())
+        if not record.exc_info:
+            return text
+        # Indented, so that no line of a foreign text in it looks like an entry.
+        lines = self.formatException(record.exc_info).split("\n")
+        return "\n  ".join((text, *map(shown_text, lines)))
 
 
 class JsonFormatter(logging.Formatter):
@@ -33,7 +40,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
+        return json.dumps(entry)
 
 
 def set_up_logging(*, level: str = "info", is_json: bool = False) -> None:

@@ -18,6 +18,7 @@ from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.router_metrics import RouterCollector, RouterFigures
 from gridstat.console.daemons.service import daemon_signals, notify
+from gridstat.console.shown_text import error_line
 from gridstat.core._core import Core
 from gridstat.core.scheduling import ROUTER_PRIORITY, scheduling_granted
 from gridstat.model.errors import GridStatError, LinkDown
@@ -310,7 +311,7 @@ async def serve_router(
         try:
             text = daemon.reload(load())
         except GridStatError as error:
-            text = f"not reloaded, going on as before: {error}"
+            text = f"not reloaded, going on as before: {error_line(error)}"
         on_message(text)
 
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from gridstat.console.shown_text import shown_text
 from gridstat.console.simulation.deliveries import slots_due
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class ClosingAccount:
             lines.append(f"NOT WHOLE, without an answer of {', '.join(self.silent)}")
         if self.restarted:
             lines.append(f"started again: {', '.join(self.restarted)}")
-        return "\n".join(lines)
+        return "\n".join(map(shown_text, lines))
 
 
 def closing_account(

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rich.text import Text
 
-from gridstat.console.fitted_table import shown_text
 from gridstat.console.live.pages import Section, View
 from gridstat.console.live.pipeline_view import pipeline_line
 from gridstat.console.live.screen import Screen
 from gridstat.console.live.views import grid_view, survey_line
+from gridstat.console.shown_text import shown_lines, shown_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +104,7 @@ class LiveDisplay:
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._status.stop()
         self._guide = _introduction(summary, processes)
-        self._console.print(self._guide, markup=False, highlight=False)
+        self._console.print(Text(self._guide))
         self._screen = Screen(self._console, self._view())
 
     def show(self, grid_survey: GridSurvey) -> None:
@@ -120,7 +120,7 @@ class LiveDisplay:
 
     def ended(self, account: ClosingAccount) -> None:
         self.close()
-        self._console.print(account.as_text(), markup=False, highlight=False)
+        self._console.print(Text(account.as_text()))
 
     def close(self) -> None:
         self._status.stop()
@@ -144,7 +144,7 @@ class LiveDisplay:
         return grid_view(self._grid_survey, messages, self._guide)
 
     def _print_message(self, text: str) -> None:
-        self._console.print(shown_text(text), style="yellow", markup=False, highlight=False)
+        self._console.print(Text(shown_text(text), "yellow"))
 
 
 class TextDisplay:
@@ -158,7 +158,7 @@ class TextDisplay:
 
     def progress(self, text: str) -> None:
         if text != self._said:
-            self._print(text)
+            self._print(shown_text(text))
         self._said = text
 
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
@@ -167,12 +167,12 @@ class TextDisplay:
     def show(self, grid_survey: GridSurvey) -> None:
         for survey in grid_survey.clouds:
             named = f"{survey['cloud']}: " if grid_survey.has_tree else ""
-            self._print(f"{named}{survey_line(survey)}")
+            self._print(shown_text(f"{named}{survey_line(survey)}"))
         if grid_survey.pipeline is not None:
-            self._print(pipeline_line(grid_survey.pipeline))
+            self._print(shown_text(pipeline_line(grid_survey.pipeline)))
 
     def show_message(self, text: str) -> None:
-        self._print(text)
+        self._print(shown_text(text))
 
     def ended(self, account: ClosingAccount) -> None:
         self._print(account.as_text())
@@ -181,8 +181,7 @@ class TextDisplay:
         """Do nothing: this display has changed no setting of the terminal."""
 
     def _print(self, text: str) -> None:
-        lines = "\n".join(shown_text(line) for line in text.split("\n"))
-        self._console.print(lines, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(Text(text), soft_wrap=True)
 
 
 class JsonDisplay:
@@ -211,7 +210,7 @@ class JsonDisplay:
         self._print(line if view is None else {**line, "pipeline": view.as_json()})
 
     def show_message(self, text: str) -> None:
-        self._errors.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._errors.print(Text(shown_text(text)), soft_wrap=True)
 
     def ended(self, account: ClosingAccount) -> None:
         self._print(account.as_json())
@@ -226,4 +225,4 @@ class JsonDisplay:
 
 def _introduction(summary: str, processes: Mapping[str, int]) -> str:
     started = ", ".join(f"{name} {process_id}" for name, process_id in processes.items())
-    return f"{summary}\nprocesses: {started}\n{look_at()}\n"
+    return f"{shown_lines(summary)}\nprocesses: {shown_text(started)}\n{look_at()}\n"

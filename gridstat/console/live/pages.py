@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 from rich.console import Console
 from rich.text import Text
 
-from gridstat.console.fitted_table import FittedTable, shown_text
+from gridstat.console.fitted_table import FittedTable
+from gridstat.console.shown_text import shown_text
 
 ROWS_MIN: Final = 3
 """A table begins at the foot of a page only if so many of its rows fit there."""

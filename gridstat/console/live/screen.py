@@ -16,9 +16,9 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from gridstat.console.fitted_table import shown_text
 from gridstat.console.live.keyboard import Key, Keyboard
 from gridstat.console.live.pages import View, pages_of
+from gridstat.console.shown_text import shown_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ class Screen:
         self._live.stop()
         self._outside.close()
         for line in self._errors.lines:
-            sys.stderr.write(f"{line}\n")
+            sys.stderr.write(f"{shown_text(line)}\n")
 
     def _obey(self, key: Key) -> None:
         match key:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.console.processes.child import DRAIN_S, Child
 from gridstat.console.processes.lines import Line, decoded, encoded
+from gridstat.console.shown_text import error_line
 from gridstat.model.errors import ConfigurationError, GridStatError, LinkDown
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class Supervisor:
             self._give_up(reason)
         else:
             self._hopeless.add(job.name)
-            self._on_message(f"going on without it: {reason}")
+            self._on_message(f"going on without it: {error_line(reason)}")
 
     def _give_up(self, reason: GridStatError) -> None:
         if not self._failure.done():

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from gridstat.console.cli.command_errors import print_plainly
-from gridstat.console.fitted_table import Column, FittedTable, print_table, shown_text
+from gridstat.console.fitted_table import Column, FittedTable, print_table
+from gridstat.console.shown_text import shown_text
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -122,5 +123,5 @@ def test_names_from_outside_neither_steer_the_terminal_nor_are_read_as_markup(na
     assert table.lines(120).row(0).plain.split("  ") == row
     file = io.StringIO()
     print_plainly(Console(file=file, width=120, force_terminal=True), f"first\n{name}")
-    assert file.getvalue() == "first\n" + "\n".join(map(shown_text, name.split("\n"))) + "\n"
+    assert file.getvalue() == f"first\\n{shown_text(name)}\n", "it begins no line of its own"
     assert not CONTROL.search(file.getvalue())

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gridstat.console.fitted_table import shown_text
 from gridstat.console.live.grid_survey import GridSurvey
 from gridstat.console.live.pages import Section, View, pages_of
 from gridstat.console.live.pipeline_view import PipelineView
 from gridstat.console.live.screen import FRAME_LINES, footer_text, framed
 from gridstat.console.live.views import cloud_view, grid_view, value_table
+from gridstat.console.shown_text import shown_text
 
 SIZES = [(80, 24), (150, 50), (40, 10), (20, 5), (200, 3), (8, 2), (1, 1)]
 
