@@ -147,11 +147,13 @@ class LogReader:
         name = segment_name(piece.segment)
         with self._mapped(piece.segment, piece.end_byte) as data:
             decode_head(data[:ALIGNMENT], self._kind, name)
-            position = piece.start_byte
+            position, record = piece.start_byte, piece.first_record
             while position < piece.end_byte:
                 frame = frame_at(data, position, piece.end_byte, name)
+                if frame.first_record != record:
+                    raise DamagedLog(f"{name} lacks records from {record} on")
                 yield decode_frame(data, frame, self._kind, name)
-                position = frame.end
+                position, record = frame.end, frame.end_record
 
     def _from(self, start: int) -> list[Extent]:
         extents = self.extents()

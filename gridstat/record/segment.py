@@ -164,7 +164,11 @@ def frames(data: memoryview, start: int, end: int, name: str) -> Iterator[Frame]
 
 
 def decode_frame(data: memoryview, frame: Frame, kind: RecordKind, name: str) -> pa.RecordBatch:
-    """Return the batch of a frame without copying; raise if any bit has changed."""
+    """Return the batch of a frame without copying; raise if any bit has changed.
+
+    A checksum is no proof: whoever can write the file can write one. So Arrow's own offsets,
+    lengths and texts are checked too, before a reader follows them.
+    """
     start = frame.position + ALIGNMENT
     body = data[start : start + frame.body_bytes]
     (checksum,) = _CHECKSUM.unpack_from(data, frame.position + _FRAME.size)
@@ -173,11 +177,26 @@ def decode_frame(data: memoryview, frame: Frame, kind: RecordKind, name: str) ->
         raise DamagedLog(f"{name} has a damaged frame at byte {frame.position}")
     try:
         batch = pa.ipc.read_record_batch(pa.py_buffer(body), kind.schema)
-    except pa.ArrowInvalid as error:
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, MemoryError) as error:
         raise DamagedLog(f"{name}, byte {frame.position}: {error}") from error
-    if batch.num_rows != frame.records:
-        raise DamagedLog(f"{name}, byte {frame.position}: {batch.num_rows} records")
+    problem = _batch_problem(batch, frame, kind)
+    if problem:
+        raise DamagedLog(f"{name}, byte {frame.position}: {problem}")
     return batch
+
+
+def _batch_problem(batch: pa.RecordBatch, frame: Frame, kind: RecordKind) -> str:
+    """Return what a batch has that no recorder writes; empty if nothing."""
+    if batch.num_rows != frame.records:
+        return f"{batch.num_rows} records"
+    for field, column in zip(kind.schema, batch.columns, strict=True):
+        if column.null_count and not field.nullable:
+            return f"{field.name} is missing in {column.null_count} records"
+    times = batch.column(kind.time).to_numpy()
+    if (int(times.min()), int(times.max())) != (frame.earliest_ns, frame.latest_ns):
+        return "its times are not those of its records"
+    return ""
 
 
 def padded(size: int) -> int:
