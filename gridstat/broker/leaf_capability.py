@@ -188,7 +188,7 @@ class LeafCapabilities:
     # Commands and timers.
 
     def objection(self, command: Struct) -> Refusal | None:
-        """Return the first objection to a command, if there is one; an objection may raise instead."""
+        """Return the first refusal of a command, if there is one; an objection may raise."""
         for object_to in self._objections.get(type(command), ()):
             refusal = object_to(command)
             if refusal is not None:
