@@ -307,8 +307,9 @@ class LeafBroker:
         if term > before + 1:
             self._context.note("term_raised", before=before, term=term)
         journal = "" if self._context.has_journal else self._context.outside.new_identity()
+        orphaned = [] if self._context.settings.parent else self._capabilities.orphaned()
         self._context.commit(
-            [TermBegan(term=term, journal=journal), *self._capabilities.with_term()],
+            [TermBegan(term=term, journal=journal), *orphaned],
             self._term_began,
             self._begin_later,
         )

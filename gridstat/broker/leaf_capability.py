@@ -64,8 +64,11 @@ class LeafCapability:
     """Wrappers of other capabilities' operations; the first of the list is the outermost."""
     snapshot: Callable[[], Iterable[Operation]] | None = None
     """Returns the shortest operations that build the state, for replay in the list's order."""
-    with_term: Callable[[], Sequence[Operation]] | None = None
-    """Returns the operations that a start writes together with its new term."""
+    orphaned: Callable[[], Sequence[Operation]] | None = None
+    """Returns operations that end everything held for a former parent.
+
+    They are written with the term of a broker that starts without a parent.
+    """
     resume: Callable[[], None] | None = None
     """Sets timers and restores volatile state, once the term of a start is durable."""
 
@@ -84,7 +87,9 @@ class LeafCapability:
     )
     """Commands of operators, with the peer that receives the answer."""
     objections: Mapping[type[Struct], Objection] = field(default_factory=dict)
-    """Objections to other capabilities' commands; the owner asks all of them, in order."""
+    """Objections to other capabilities' commands, asked in order until one refuses."""
+    asks_about: frozenset[type[Struct]] = frozenset()
+    """Commands of this capability for which it asks the others' objections."""
     parent_messages: Mapping[type[Struct], Callable[[Any], None]] = field(default_factory=dict)
     """Messages of the parent, once it is joined."""
     router_messages: Mapping[type[Struct], RouterHandler] = field(default_factory=dict)
@@ -149,6 +154,7 @@ class LeafCapabilities:
             kind: _wrapped(apply, arounds.get(kind, ()))
             for kind, apply in merged(each.operations for each in found).items()
         }
+        check_registrations(found)
         unknown = arounds.keys() - self.operations.keys()
         assert not unknown, f"nobody owns {sorted(map(str, unknown))}"
         queries = merged(each.endpoint_queries for each in found)
@@ -171,13 +177,13 @@ class LeafCapabilities:
             if each.snapshot is not None:
                 yield from each.snapshot()
 
-    def with_term(self) -> list[Operation]:
-        """Return the operations that are written with the term of a start."""
+    def orphaned(self) -> list[Operation]:
+        """Return the operations that end everything held for a former parent."""
         return [
             operation
             for each in self._list
-            if each.with_term is not None
-            for operation in each.with_term()
+            if each.orphaned is not None
+            for operation in each.orphaned()
         ]
 
     def resume(self) -> None:
@@ -240,17 +246,25 @@ class LeafCapabilities:
 
     def survey(self) -> Facts:
         """Return the rows of all capabilities, in order."""
-        rows: Facts = {}
-        for each in self._list:
-            if each.survey is not None:
-                rows |= each.survey()
-        return rows
+        return merged(each.survey() for each in self._list if each.survey is not None)
 
     def modes_named(self) -> dict[str, Iterable[Collection[int]]]:
         """Return the modes that durable requests name, by capability."""
         return {
             each.name: each.modes_named() for each in self._list if each.modes_named is not None
         }
+
+
+def check_registrations(capabilities: Iterable[LeafCapability]) -> None:
+    """Assert that nothing is registered that would never be used."""
+    capabilities = tuple(capabilities)
+    asked = set().union(*(each.asks_about for each in capabilities))
+    for each in capabilities:
+        assert not each.operations or each.snapshot, f"{each.name} has no snapshot"
+        unasked = each.objections.keys() - asked
+        assert not unasked, f"nobody asks {each.name} about {sorted(map(str, unasked))}"
+        assert all(prefix.endswith("/") for prefix in each.named_timers), each.name
+        assert not each.modes_named or each.name.isidentifier(), f"{each.name} is a key in the log"
 
 
 def _in_order(tables: Iterable[Mapping[KeyT, ValueT]]) -> dict[KeyT, tuple[ValueT, ...]]:

@@ -120,8 +120,6 @@ class LeafFlooding:
 
     def orphaned(self) -> list[FloodingSet]:
         """Return the ends of floods of a parent that the cloud, at a start, no longer has."""
-        if self._context.settings.parent:
-            return []
         return [
             FloodingSet(variable=found.variable, own=found.own)
             for found in self._floods.values()

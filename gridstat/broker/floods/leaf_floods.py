@@ -78,7 +78,7 @@ class LeafFloods:
                 EndPointEnded: listeners.around_endpoint_ended,
             },
             snapshot=self.records.snapshot,
-            with_term=flooding.orphaned,
+            orphaned=flooding.orphaned,
             endpoint_queries={ListenToFloods: self._listeners.listen},
             operator_commands={
                 SetFlooding: flooding.set_flooding,

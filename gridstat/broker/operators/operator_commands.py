@@ -94,6 +94,7 @@ class OperatorCommands:
                 AddChannel: self._add_channel,
                 RemoveChannel: self._remove_channel,
             },
+            asks_about=frozenset({AddChannel, RemoveChannel}),
             survey=self.survey,
         )
 
@@ -105,7 +106,13 @@ class OperatorCommands:
     def take(self, peer: str, command: OperatorCommand) -> None:
         """Have a command decided by the capability that registered it."""
         try:
-            self._context.capabilities.operator_commands[type(command)](peer, command)
+            handle = self._context.capabilities.operator_commands.get(type(command))
+            if handle is None:
+                raise LayoutError(
+                    f"the broker of a cloud does not support {type(command).__name__}",
+                    hint="send the command to a broker above the cloud",
+                )
+            handle(peer, command)
         except GridStatError as error:
             self._refuse(peer, command.request_id, error)
 

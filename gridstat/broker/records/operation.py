@@ -16,7 +16,7 @@ class Durable(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only
 
 
 @cache
-def decoder_of(kinds: tuple[type[Durable], ...]) -> msgspec.msgpack.Decoder[Any]:
+def decoder_of(kinds: tuple[type[msgspec.Struct], ...]) -> msgspec.msgpack.Decoder[Any]:
     """Return the decoder of these operations; brokers with the same operations share it."""
     return msgspec.msgpack.Decoder(reduce(or_, kinds))
 

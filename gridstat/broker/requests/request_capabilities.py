@@ -60,6 +60,7 @@ def publications_capability(
             ChangePublication: changes.change,
         },
         endpoint_queries={FindVariables: queries.find, ResolveName: queries.resolve},
+        asks_about=frozenset({ChangePublication}),
         named_timers={CHANGE_TIMER: changes.retire_old},
     )
 

@@ -101,7 +101,7 @@ class ParentDispatcher:
         )
 
     def capability(self, effects: TreeEffects) -> LeafCapability:
-        """Register segments and contracts across clouds, and all messages of the parent."""
+        """Register segments and contracts across clouds, with the parent's messages about them."""
         borders, contracts, segments = self.borders, self.contracts, self.segments
         return LeafCapability(
             name="contracts across clouds",

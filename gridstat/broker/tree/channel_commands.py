@@ -56,6 +56,7 @@ class ChannelCommands:
             },
             parent_messages={OpenBorder: borders.open_above, CloseBorder: borders.close_above},
             operator_commands={AddChannel: self._add, RemoveChannel: self._remove},
+            asks_about=frozenset({AddChannel, RemoveChannel}),
             survey=self._facts,
             operations={
                 ChannelAdded: state.change_channels,

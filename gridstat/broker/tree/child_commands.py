@@ -53,6 +53,7 @@ class ChildCommands:
         return TreeCapability(
             child_messages={CloudsChanged: FromChild(self._membership.change_clouds)},
             operator_commands={AddChild: self._add, RemoveChild: self._remove},
+            asks_about=frozenset({RemoveChild}),
             survey=self._facts,
             operations={
                 TermBegan: state.begin_term,

@@ -102,6 +102,8 @@ class TreeCapability:
 
     The capability that handles the command asks for them; the first refusal is the answer.
     """
+    asks_about: frozenset[type[Command]] = frozenset()
+    """Commands of this capability for which it asks the others' objections."""
     survey: Callable[[], Facts] = _no_facts
     """Return the facts for metrics and for the survey of operators."""
 
@@ -177,6 +179,7 @@ class TreeCapabilities:
     def register(self, capabilities: Sequence[TreeCapability]) -> None:
         assert not self._all, "the capabilities of a broker are registered once"
         self._all = tuple(capabilities)
+        check_registrations(self._all)
         self.child_messages = merged(one.child_messages for one in self._all)
         self.parent_messages = merged(one.parent_messages for one in self._all)
         self.operator_commands = merged(one.operator_commands for one in self._all)
@@ -196,10 +199,7 @@ class TreeCapabilities:
         return None
 
     def survey(self) -> Facts:
-        found: Facts = {}
-        for one in self._all:
-            found |= one.survey()
-        return found
+        return merged(one.survey() for one in self._all)
 
     def fire_named(self, timer: str) -> None:
         """Handle the timer of one variable; one that no capability has registered is ignored."""
@@ -274,3 +274,13 @@ class TreeCapabilities:
     def place_changed(self) -> None:
         for one in self._all:
             one.place_changed()
+
+
+def check_registrations(capabilities: Sequence[TreeCapability]) -> None:
+    """Assert that nothing is registered that would never be used."""
+    asked = set().union(*(one.asks_about for one in capabilities))
+    for one in capabilities:
+        assert not one.operations or one.snapshot is not _no_operations, "no snapshot has them"
+        unasked = one.objections.keys() - asked
+        assert not unasked, f"nobody asks about {sorted(map(str, unasked))}"
+        assert all(prefix.endswith("/") for prefix in one.named_timers), "a prefix ends in a slash"

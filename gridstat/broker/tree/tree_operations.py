@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import zlib
 from enum import IntEnum
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Union
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from gridstat.broker.records.operation import decoder_of
 from gridstat.broker.records.operations import after_mark, read
 from gridstat.model.cloud import EventChannel
 from gridstat.model.qos import ModalQos, Qos
@@ -256,16 +256,8 @@ def operations_of(
     written: Sequence[bytes], types: tuple[type[TreeOperation], ...]
 ) -> list[TreeOperation]:
     """Return the operations of a part of the journal, each of one of these types."""
-    decoder = _decoder_of(types)
+    decoder = decoder_of(types)
     return [read(decoder, data) for data in after_mark(written)]
-
-
-@lru_cache
-def _decoder_of(
-    types: tuple[type[TreeOperation], ...],
-) -> msgspec.msgpack.Decoder[TreeOperation]:
-    """Return the one decoder of these types: to build it takes longer than to read a journal."""
-    return msgspec.msgpack.Decoder(Union[types])  # noqa: UP007 - the types are known at run time.
 
 
 def holding_with(key: tuple[str, int], children: Iterable[str], body: HoldingBody) -> Holding:

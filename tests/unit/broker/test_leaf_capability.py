@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from gridstat.broker.leaf_capability import LeafCapabilities, LeafCapability
-from gridstat.broker.records.operation import Applied
+from gridstat.broker.records.operation import Applied, Durable
 from gridstat.broker.records.operations import ChannelRemoved, RouterRemoved
 from gridstat.net.command.endpoint_messages import EndPointCommand, ListenToFloods, Subscribe
-from gridstat.net.command.operator_messages import OperatorCommand, RemoveChannel
+from gridstat.net.command.machine import Received
+from gridstat.net.command.operator_messages import OperatorCommand, RemoveChannel, Survey
 from gridstat.net.command.router_messages import ReportCounters
 from tests.unit.broker.conversation import Conversation
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 REMOVED = RouterRemoved(name="c1/e0")
+OURS = "gridstat."
 
 
 def registered(*capabilities: LeafCapability) -> LeafCapabilities:
@@ -41,7 +43,9 @@ def test_wrappers_of_an_operation_nest_in_the_order_of_the_list() -> None:
     seen: list[str] = []
     found = registered(
         LeafCapability(name="a", around={RouterRemoved: partial(wrap, seen, "a")}),
-        LeafCapability(name="owner", operations={RouterRemoved: partial(note, seen, "owner")}),
+        LeafCapability(
+            name="owner", operations={RouterRemoved: partial(note, seen, "owner")}, snapshot=tuple
+        ),
         LeafCapability(name="b", around={RouterRemoved: partial(wrap, seen, "b")}),
     )
     found.operations[RouterRemoved](REMOVED, Applied())
@@ -104,6 +108,7 @@ def test_the_first_check_that_objects_raises_before_the_next_is_asked() -> None:
         LeafCapability(name="a", objections={RemoveChannel: partial(note, seen, "a")}),
         LeafCapability(name="b", objections={RemoveChannel: refuse}),
         LeafCapability(name="c", objections={RemoveChannel: partial(note, seen, "c")}),
+        LeafCapability(name="owner", asks_about=frozenset({RemoveChannel})),
     )
     with pytest.raises(ValueError):  # noqa: PT011 — any error ends the questions.
         found.objection(RemoveChannel(request_id=1, from_router="c1/e0", to_router="c1/e1"))
@@ -122,3 +127,42 @@ def test_every_command_of_the_wire_has_a_capability() -> None:
     assert found.operator_commands.keys() == set(get_args(OperatorCommand))
     assert ListenToFloods in found.endpoint_queries
     assert Subscribe not in found.endpoint_queries
+
+
+@pytest.mark.parametrize(
+    ("capability", "complaint"),
+    [
+        (LeafCapability(name="a", operations={RouterRemoved: print}), "no snapshot"),
+        (LeafCapability(name="a", objections={RemoveChannel: print}), "nobody asks"),
+        (LeafCapability(name="a", named_timers={"grace": print}), "a"),
+        (LeafCapability(name="a b", modes_named=list), "key in the log"),
+    ],
+)
+def test_what_would_never_be_used_is_not_registered(
+    capability: LeafCapability, complaint: str
+) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        registered(capability)
+
+
+def test_a_row_of_the_survey_has_one_capability() -> None:
+    def rows() -> dict[str, Any]:
+        return {"contracts": 1}
+
+    one, two = LeafCapability(name="a", survey=rows), LeafCapability(name="b", survey=rows)
+    with pytest.raises(AssertionError, match="registered twice"):
+        registered(one, two).survey()
+
+
+def test_every_operation_of_a_leaf_broker_is_registered() -> None:
+    known = set(Conversation().broker.operation_types)
+    assert {kind for kind in Durable.__subclasses__() if kind.__module__.startswith(OURS)} <= known
+
+
+def test_a_command_that_nobody_has_registered_is_refused_in_words() -> None:
+    cloud = Conversation()
+    del cloud.broker._capabilities.operator_commands[Survey]
+    cloud.tell(Received("operator/o", Survey(request_id=7)))
+    answer = cloud.operator_answers[-1]
+    assert answer.refused is not None
+    assert "does not support Survey" in answer.refused.reason

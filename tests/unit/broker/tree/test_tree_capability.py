@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.broker.context import Outside
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.requests.outcomes import refused
+from gridstat.broker.tree.qos_broker import QosBroker
 from gridstat.broker.tree.tree_capability import FromChild, TreeCapabilities, TreeCapability
 from gridstat.broker.tree.tree_operations import (
     ChannelRemoved,
@@ -17,9 +19,11 @@ from gridstat.broker.tree.tree_operations import (
     TermBegan,
     TreeOperation,
 )
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.errors import StillInUse
 from gridstat.net.command.operator_messages import AddChild, RemoveChild, Survey
 from gridstat.net.command.tree_messages import AskNumbers
+from tests.unit.broker.stand_ins import PlainVerifier
 
 if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import RefusedOutcome
@@ -125,8 +129,8 @@ def test_an_operation_is_applied_by_the_capability_that_has_registered_it() -> N
         applied.append((name, operation))
 
     capabilities = composed(
-        TreeCapability(operations={TermBegan: partial(apply, "a")}),
-        TreeCapability(operations={ChildRemoved: partial(apply, "b")}),
+        TreeCapability(operations={TermBegan: partial(apply, "a")}, snapshot=tuple),
+        TreeCapability(operations={ChildRemoved: partial(apply, "b")}, snapshot=tuple),
     )
     assert capabilities.operation_types == (TermBegan, ChildRemoved)
     capabilities.apply(ChildRemoved(name="c1"), Applied())
@@ -143,6 +147,7 @@ def test_the_first_objection_is_the_answer() -> None:
         TreeCapability(objections={RemoveChild: partial(object_to, "")}),
         TreeCapability(objections={RemoveChild: partial(object_to, "contracts")}),
         TreeCapability(objections={RemoveChild: partial(object_to, "floods")}),
+        TreeCapability(asks_about=frozenset({RemoveChild})),
     )
     found = capabilities.objection(RemoveChild(request_id=1, name="c1"))
     assert found is not None
@@ -168,3 +173,23 @@ def test_a_timer_of_one_variable_is_found_by_its_prefix() -> None:
 def test_a_survey_has_the_facts_of_all_capabilities() -> None:
     first, second = TreeCapability(survey=lambda: {"a": 1}), TreeCapability(survey=lambda: {"b": 2})
     assert composed(first, second).survey() == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("capability", "complaint"),
+    [
+        (TreeCapability(operations={TermBegan: print}), "snapshot"),
+        (TreeCapability(objections={RemoveChild: print}), "nobody asks"),
+        (TreeCapability(named_timers={"flood": print}), "slash"),
+    ],
+)
+def test_what_would_never_be_used_is_not_registered(
+    capability: TreeCapability, complaint: str
+) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        composed(capability)
+
+
+def test_every_operation_of_a_broker_above_clouds_is_registered() -> None:
+    broker = QosBroker(TreeSettings("root"), Outside(PlainVerifier(), lambda: 0), [], [])
+    assert set(TreeOperation.__subclasses__()) == set(broker.operation_types)
