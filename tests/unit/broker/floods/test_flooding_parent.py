@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gridstat.broker.floods.leaf_flooding_operations import FloodingSet
-from gridstat.broker.records.operations import encode
+from gridstat.broker.records.operations import RouterRemoved, encode
 from gridstat.model.errors import ChannelFull
 from gridstat.model.flooding import FloodTerm
 from gridstat.model.identifiers import VariableId
@@ -37,6 +37,7 @@ from tests.unit.broker.floods.flooded_cloud import (
     operate,
     variable_of,
 )
+from tests.unit.broker.segments.family import FAR, Family
 from tests.unit.broker.stand_ins import PMU, VOLTAGE
 
 if TYPE_CHECKING:
@@ -171,6 +172,16 @@ def test_after_joining_nothing_counts_but_what_the_parent_names(child: Conversat
     assert child.broker.floods.variables[VOLTAGE].reserved == {}
 
 
+def test_routers_receive_the_new_scope_level_when_a_parent_places_the_cloud_at_another_depth(
+    child: Conversation,
+) -> None:
+    assert flood(child).refused is None
+    assert floods_at(child) == everywhere(child, FloodOrder(level=1))
+    Parent(child, depth=3)
+    assert floods_at(child) == everywhere(child, FloodOrder(level=3))
+    assert child.differing() == []
+
+
 def test_a_parent_hears_that_a_flooded_variable_is_gone(child: Conversation) -> None:
     parent = Parent(child)
     before = charges(child)
@@ -257,3 +268,28 @@ def test_a_snapshot_keeps_what_floods(child: Conversation) -> None:
     child.journal = child.broker.snapshot()
     child.kill_broker()
     assert child.broker.floods.variables == before
+
+
+def test_the_removal_of_a_border_router_releases_the_claims_of_a_parents_flood() -> None:
+    """A journal contains the removal.
+
+    The broker refuses it to operators while channels to other clouds end at the router.
+    """
+    cloud = Family()
+    cloud.start()
+    cloud.join()
+    removal = encode(RouterRemoved(name="c1/i0"))
+    removed_first = [*cloud.journal, removal]
+    wanted = FloodedVariable(variable=FAR, generation=1, terms={0: FloodTerm(0)})
+    commit = CommitFlooding(term=7, flooded=(wanted,))
+    cloud.say(commit)
+    assert cloud.broker.reservations.is_loaded("c1/i0")
+    cloud.journal.append(removal)
+    cloud.kill_broker()
+    released = charges(cloud)
+    cloud.journal = removed_first
+    cloud.kill_broker()
+    cloud.start(without="c1/i0")
+    cloud.join()
+    cloud.say(commit)
+    assert released == charges(cloud)

@@ -17,6 +17,7 @@ from gridstat.model.errors import (
     Refused,
     RouterFull,
     StillInUse,
+    StorageFailed,
 )
 from gridstat.model.identifiers import ChannelId, VariableId
 from gridstat.model.qos import QosRequest
@@ -282,6 +283,23 @@ def test_a_full_disk_changes_nothing_and_says_so(cloud: Conversation) -> None:
     assert "nothing was changed" in no(flood(cloud)).reason
     assert charges(cloud) == before
     assert floods_at(cloud)["c1/e2"] is None
+
+
+def test_a_new_channel_that_the_disk_does_not_take_is_rolled_back_with_what_floods_it(
+    cloud: Conversation,
+) -> None:
+    flood(cloud)
+    before = charges(cloud)
+    channel = EventChannel(ChannelId(0), "c1/e0", "c1/e3", bandwidth_bytes_per_s=ENOUGH)
+    command = AddChannel(request_id=5, channel=channel)
+    cloud.is_disk_full = True
+    assert no(operate(cloud, command)).code == StorageFailed.code
+    assert charges(cloud) == before
+    cloud.is_disk_full = False
+    assert operate(cloud, command).refused is None
+    (number,) = charges(cloud).keys() - before.keys()
+    assert isinstance(number, int)
+    assert cloud.broker.reservations.is_loaded(number)
 
 
 def test_what_cannot_flood_is_refused_with_a_hint(cloud: Conversation) -> None:
