@@ -44,7 +44,7 @@ from gridstat.net.command.endpoint_messages import ContractChanged, GrantedOutco
 from gridstat.net.command.frames import decode_outcomes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Set
+    from collections.abc import Callable, Iterable, Sequence, Set
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
@@ -85,7 +85,8 @@ class PendingGrant:
     """Request whose answer is not sent yet.
 
     `reply` is the answer in the journal. `revised` is the answer that the journal is writing in its
-    place, and `moves` are the old and new generations of the contracts that it moves.
+    place, and `moves` are the old and new generations of the contracts that it moves. `sent` runs
+    once the answer is sent.
     """
 
     token: int
@@ -95,6 +96,7 @@ class PendingGrant:
     matched: Sequence[Subscribed] = ()
     revised: Reply | None = None
     moves: Sequence[tuple[Subscribed, Subscribed]] = field(default=())
+    sent: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +170,23 @@ class PendingGrants:
         self._write(grant, applied, operations)
 
     def await_paths(
-        self, request: Request, body: bytes, outcomes: list[Outcome], direct: list[Subscribed]
+        self,
+        request: Request,
+        reply: Reply,
+        sent: Callable[[], None],
     ) -> None:
-        """Send a durable answer once the paths of `direct` are up."""
-        reply = Reply(body, outcomes, direct)
-        self._await_routers(self._add(request, GrantState.CONFIRMING, reply))
+        """Send a durable answer once the paths of `reply.records` are up, and then run `sent`."""
+        grant = self._add(request, GrantState.CONFIRMING, reply)
+        grant.sent = sent
+        self._await_routers(grant)
 
-    def repeat(self, request: Request, body: bytes) -> None:
-        """Send a kept answer again, once it is durable and the paths that it grants are up."""
+    def repeat(self, request: Request, body: bytes, sent: Callable[[], None]) -> None:
+        """Send a kept answer again, once it is durable and the paths that it grants are up.
+
+        Then run `sent`.
+        """
         grant = self._add(request, GrantState.REPEATING, Reply(body))
+        grant.sent = sent
         if self._context.pending_count:
             self._write(grant, Applied(), ())
         else:
@@ -325,6 +335,8 @@ class PendingGrants:
         del self._pending[grant.token]
         self._requests.send(grant.request, grant.reply.body)
         self._notify_troubles(grant.reply.records)
+        if grant.sent is not None:
+            grant.sent()
 
     def _notify_troubles(self, records: Iterable[Subscribed]) -> None:
         """Repeat the notices of failures since the decision.
