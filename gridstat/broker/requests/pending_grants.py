@@ -9,7 +9,8 @@
   refuses a row leads to one of the next two states.
 - REROUTING: the journal writes an answer with other paths: those around a router that refuses a
   row, together with the move, or those to which recovery has moved a contract since the decision.
-  Then the request is CONFIRMING again.
+  Then the request is CONFIRMING again, at most until twice `confirm_within_ns` after its first
+  confirmation began: contracts that move again and again would delay the answer without end.
 - REDUCING: the journal writes an answer that refuses the contracts without any confirmed path,
   which end, and grants the others with a remark. Then this answer is sent.
 - RETRYING: the journal failed while REROUTING or REDUCING. No answer is sent, because the one in
@@ -86,7 +87,8 @@ class PendingGrant:
 
     `reply` is the answer in the journal. `revised` is the answer that the journal is writing in its
     place, and `moves` are the old and new generations of the contracts that it moves. `sent` runs
-    once the answer is sent.
+    once the answer is sent. After `revise_until_ns` contracts that have moved are not confirmed
+    again.
     """
 
     token: int
@@ -97,6 +99,7 @@ class PendingGrant:
     revised: Reply | None = None
     moves: Sequence[tuple[Subscribed, Subscribed]] = field(default=())
     sent: Callable[[], None] | None = None
+    revise_until_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +203,13 @@ class PendingGrants:
 
     def notify_matched(self, matched: Iterable[Subscribed]) -> None:
         """Notify subscribers of contracts that patterns matched, each once its paths are up."""
+        self._await_matched(matched, self._revise_until_ns())
+
+    def _await_matched(self, matched: Iterable[Subscribed], revise_until_ns: int) -> None:
         for record in matched:
             self._context.tables.await_confirmations(
                 routers_of((record,)),
-                partial(self._push_matched, record),
+                partial(self._push_matched, record, revise_until_ns),
                 deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
                 judge=partial(_are_up, (record,)),
             )
@@ -238,6 +244,7 @@ class PendingGrants:
                 self._retrying.append(token)
                 self._context.set_timer(GRANT_RETRY_TIMER, self._context.settings.retry_after_ns)
             case GrantState.RETRYING, RetryDue():
+                grant.revise_until_ns = 0  # The disk took that time, and not the routers.
                 self._await_routers(grant)
             case GrantState.REPEATING, Written():
                 self._await_routers_again(grant)
@@ -280,12 +287,18 @@ class PendingGrants:
     def _answer_or_revise(self, grant: PendingGrant, silent: Set[str]) -> None:
         # The routers have confirmed, or not, the paths of the decision. They say nothing about a
         # contract that has moved since.
-        if self._adopt_moves(grant):
-            return
-        if not silent and self._are_confirmed(grant.reply.records):
+        is_late = self._context.now_ns >= grant.revise_until_ns
+        moved = self._moved_since(grant)
+        if moved and is_late:
+            reply = self._with_moves(grant, moved)
+            unconfirmed = self._context.tables.unconfirmed(routers_of(moved.values()))
+            self._reduce(grant, reply, routers_of(reply.records) & (silent | unconfirmed))
+        elif moved:
+            self._write_moves(grant, moved, [], Applied())
+        elif not silent and self._are_confirmed(grant.reply.records):
             self._send(grant)
-        elif not self._reroute(grant, silent):
-            self._reduce(grant, silent)
+        elif is_late or not self._reroute(grant, silent):
+            self._reduce(grant, grant.reply, silent)
 
     def _answer_or_wait(self, grant: PendingGrant, silent: Set[str]) -> None:
         if _are_up(grant.reply.records, silent):
@@ -302,7 +315,11 @@ class PendingGrants:
             self._send(grant)
             return
         grant.state = GrantState.CONFIRMING
+        grant.revise_until_ns = grant.revise_until_ns or self._revise_until_ns()
         self._await_confirmations(grant)
+
+    def _revise_until_ns(self) -> int:
+        return self._context.now_ns + 2 * self._context.settings.confirm_within_ns
 
     def _await_routers_again(self, grant: PendingGrant) -> None:
         """Wait for the contracts of a kept answer that live and have not moved.
@@ -362,21 +379,17 @@ class PendingGrants:
 
     # Answers that differ from the decision.
 
-    def _adopt_moves(self, grant: PendingGrant) -> bool:
-        """Write an answer with the present paths of contracts that recovery has moved.
+    def _moved_since(self, grant: PendingGrant) -> dict[int, Subscribed]:
+        """Return the present records of contracts that recovery has moved since the decision.
 
-        Return False if all contracts that live are as they were decided. `PathMoves` follows the
-        moves already.
+        `PathMoves` follows the moves already.
         """
         live = self._context.registry.subscriptions
-        moved = {
+        return {
             old.subscription_id: found.record
             for old in grant.reply.records
             if (found := live.get(old.subscription_id)) is not None and found.record is not old
         }
-        if moved:
-            self._write_moves(grant, moved, [], Applied())
-        return bool(moved)
 
     def _reroute(self, grant: PendingGrant, silent: Set[str]) -> bool:
         """Move contracts that a router refuses to carry; False if no contract can be moved."""
@@ -412,6 +425,11 @@ class PendingGrants:
         applied: Applied,
     ) -> None:
         """Write an answer with the new paths of contracts; the first answer is valid until then."""
+        grant.state = GrantState.REROUTING
+        grant.revised = self._with_moves(grant, moved)
+        self._write_revised(grant, applied, operations)
+
+    def _with_moves(self, grant: PendingGrant, moved: dict[int, Subscribed]) -> Reply:
         live, context = self._context.registry.subscriptions, self._context
         outcomes = [
             granted(
@@ -425,11 +443,9 @@ class PendingGrants:
             for outcome in grant.reply.outcomes
         ]
         records = [moved.get(old.subscription_id, old) for old in grant.reply.records]
-        grant.state = GrantState.REROUTING
-        grant.revised = Reply(encode_outcomes(outcomes), outcomes, records)
-        self._write_revised(grant, applied, operations)
+        return Reply(encode_outcomes(outcomes), outcomes, records)
 
-    def _reduce(self, grant: PendingGrant, silent: Set[str]) -> None:
+    def _reduce(self, grant: PendingGrant, reply: Reply, silent: Set[str]) -> None:
         """Grant the contracts that work without the silent and refusing routers; end the others.
 
         A grant without a confirmed path would promise events that do not come. A silent router
@@ -437,7 +453,7 @@ class PendingGrants:
         together with its variable, is refused too.
         """
         live = self._context.registry.subscriptions
-        records = grant.reply.records
+        records = reply.records
         refusing = {record.subscription_id: self._refusing(record) for record in records}
         dead = {
             record.subscription_id
@@ -445,9 +461,7 @@ class PendingGrants:
             if record.subscription_id not in live
             or not has_confirmed_path(record, silent | refusing[record.subscription_id])
         }
-        outcomes = [
-            self._reduced(outcome, dead, silent, refusing) for outcome in grant.reply.outcomes
-        ]
+        outcomes = [self._reduced(outcome, dead, silent, refusing) for outcome in reply.outcomes]
         grant.state = GrantState.REDUCING
         left = [record for record in records if record.subscription_id not in dead]
         grant.revised = Reply(encode_outcomes(outcomes), outcomes, left)
@@ -516,14 +530,20 @@ class PendingGrants:
             record.subscription_id in live and not self._refusing(record) for record in records
         )
 
-    def _push_matched(self, record: Subscribed, confirmation: Confirmation) -> None:
+    def _push_matched(
+        self, record: Subscribed, revise_until_ns: int, confirmation: Confirmation
+    ) -> None:
         found = self._context.registry.subscriptions.get(record.subscription_id)
         if found is None:
             return
+        silent = set(confirmation.silent)
         if found.record is not record:
-            self.notify_matched((found.record,))  # It has moved: its new paths must be up.
-            return
-        unconfirmed = sorted(self._refusing(record).union(confirmation.silent))
+            record = found.record  # It has moved: its new paths must be up.
+            if self._context.now_ns < revise_until_ns:
+                self._await_matched((record,), revise_until_ns)
+                return
+            silent = self._context.tables.unconfirmed(routers_of((record,)))
+        unconfirmed = sorted(self._refusing(record) | silent)
         remarks = tuple(f"router {name} has not confirmed its part yet" for name in unconfirmed)
         outcome = granted(
             record,

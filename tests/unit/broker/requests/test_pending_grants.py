@@ -9,6 +9,7 @@ from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.qos import QosRequest
+from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import (
     ContractChanged,
     GrantedOutcome,
@@ -201,11 +202,16 @@ def test_a_variable_that_goes_while_its_paths_are_set_up_was_never_granted(
     assert silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=number) == refused
 
 
-def cut_off(cloud: Conversation, router: str) -> int:
-    """All channels to a router of the only contract fall silent; the number of the contract."""
+def set_channels(cloud: Conversation, router: str, *, is_up: bool) -> None:
+    """Report that all channels to a router are up, or silent."""
     for channel in cloud.channels_given:
         if channel.to_router == router:
-            cloud.hear(router, ChannelStateChanged(channel_id=channel.channel_id, is_up=False))
+            cloud.hear(router, ChannelStateChanged(channel_id=channel.channel_id, is_up=is_up))
+
+
+def cut_off(cloud: Conversation, router: str) -> int:
+    """All channels to a router of the only contract fall silent; the number of the contract."""
+    set_channels(cloud, router, is_up=False)
     cloud.settle()
     (number,) = cloud.broker.registry.subscriptions
     assert all(router not in routers for routers in routers_held(cloud, number))
@@ -290,3 +296,55 @@ def test_a_path_that_fails_before_the_answer_is_reported_after_it(name: str) -> 
     *_, notice = cloud.notices[CENTRE]
     assert isinstance(notice, ContractChanged)
     assert notice.granted.paths_down == ("path 1",)
+
+
+def move(cloud: Conversation) -> None:
+    """Let recovery move the only contract, if it lives, to the other inner router."""
+    for found in cloud.broker.registry.subscriptions.values():
+        (_, cut, _) = found.record.paths[0].routers
+        for router in INNER:
+            set_channels(cloud, router, is_up=router != cut)
+    cloud.settle()
+
+
+def move_each_turn(cloud: Conversation, turns: int) -> None:
+    for _ in range(turns):
+        move(cloud)
+        cloud.advance(4 * NS_PER_S)
+
+
+def test_a_contract_that_moves_again_and_again_is_answered_in_time(silent: Conversation) -> None:
+    silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    move_each_turn(silent, 5)
+
+    refused = refusal(silent.answers[CENTRE, silent.request_id])
+    assert refused.code == DeadlinePassed.code
+    assert silent.broker.registry.subscriptions == {}
+    let_confirm(silent)
+    assert silent.differing() == []
+
+
+def test_a_contract_that_moves_again_and_again_is_granted_on_the_path_that_is_up(
+    silent: Conversation,
+) -> None:
+    """The routers of its last path alone confirm, shortly before its answer is due."""
+    silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    move_each_turn(silent, 2)
+    move(silent)
+    (number,) = silent.broker.registry.subscriptions
+    ((_, router, _),) = routers_held(silent, number)
+    silent.confirm(router)
+    silent.routers[router].is_silent = False
+    silent.advance(3 * NS_PER_S)
+
+    outcome = answered(silent)
+    assert [path.routers for path in outcome.paths] == routers_held(silent, number)
+
+
+def test_a_match_that_moves_again_and_again_is_reported_in_time(silent: Conversation) -> None:
+    silent.ask(CENTRE, "c1/e2", subscribe(f"{PMU}/*"))
+    move_each_turn(silent, 5)
+
+    matches = [each for each in silent.notices[CENTRE] if isinstance(each, Matched)]
+    assert matches
+    assert matches[0].granted.degraded
