@@ -19,9 +19,10 @@
 A Subscribe that is repeated after its answer was kept goes through two states of its own:
 
 - REPEATING: the kept answer waits until all earlier operations are durable.
-- RECONFIRMING: the routers of the granted paths confirm, and the kept answer is sent. After the
-  deadline the wait begins again, for as long as no path is up: nobody knows whether the answer was
-  sent before a restart, so nothing is revoked.
+- RECONFIRMING: the routers of the granted paths confirm, and the kept answer is sent, followed by a
+  notice of each contract that has moved since. After the deadline the wait begins again, for as
+  long as no path is up: nobody knows whether the answer was sent before a restart, so nothing is
+  revoked.
 
 The end-point repeats an unanswered request. A restart of the broker loses this table and keeps the
 journal, so a repeated request then finds its kept answer, and is REPEATING.
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
+    from gridstat.broker.records.registry import Subscription
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.request import Request
     from gridstat.broker.requests.request_intake import RequestIntake
@@ -301,10 +303,16 @@ class PendingGrants:
             self._reduce(grant, grant.reply, silent)
 
     def _answer_or_wait(self, grant: PendingGrant, silent: Set[str]) -> None:
-        if _are_up(grant.reply.records, silent):
-            self._send(grant)
-        else:
+        if not _are_up(grant.reply.records, silent):
             self._await_routers_again(grant)
+            return
+        self._send(grant)
+        # The kept answer may name earlier paths of these contracts, and the end-point may not have
+        # known the contracts when they moved.
+        waited = {record.subscription_id for record in grant.reply.records}
+        for found in self._live_contracts(grant.reply.body):
+            if found.record.generation and found.record.subscription_id not in waited:
+                self._push_present(found)
 
     def _follow_moves(self, grant: PendingGrant) -> None:
         for old, new in grant.moves:
@@ -326,13 +334,10 @@ class PendingGrants:
 
         A contract that has moved is confirmed by its move.
         """
-        live = self._context.registry.subscriptions
         records = [
             found.record
-            for outcome in decode_outcomes(grant.reply.body).outcomes
-            if isinstance(outcome, GrantedOutcome)
-            and (found := live.get(outcome.subscription_id)) is not None
-            and not found.record.generation
+            for found in self._live_contracts(grant.reply.body)
+            if not found.record.generation
         ]
         grant.state = GrantState.RECONFIRMING
         grant.reply = Reply(grant.reply.body, (), records)
@@ -351,27 +356,40 @@ class PendingGrants:
     def _send(self, grant: PendingGrant) -> None:
         del self._pending[grant.token]
         self._requests.send(grant.request, grant.reply.body)
-        self._notify_troubles(grant.reply.records)
+        self._notify_changes(grant.reply.records)
         if grant.sent is not None:
             grant.sent()
 
-    def _notify_troubles(self, records: Iterable[Subscribed]) -> None:
-        """Repeat the notices of failures since the decision.
+    def _notify_changes(self, records: Iterable[Subscribed]) -> None:
+        """Repeat the notices of failures and moves since the decision.
 
         The end-point did not know the contracts when recovery sent them.
         """
         live = self._context.registry.subscriptions
         for record in records:
             found = live.get(record.subscription_id)
-            if found is not None and found.troubles:
-                outcome = granted(
-                    found.record,
-                    found.variable,
-                    found.troubles,
-                    detection=self._context.detection,
-                    down=self._replacement.broken_paths(found.record),
-                )
-                self._notices.push(record.subscriber, ContractChanged(granted=outcome))
+            if found is not None and (found.troubles or found.record is not record):
+                self._push_present(found)
+
+    def _push_present(self, found: Subscription) -> None:
+        outcome = granted(
+            found.record,
+            found.variable,
+            found.troubles,
+            detection=self._context.detection,
+            down=self._replacement.broken_paths(found.record),
+        )
+        self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
+
+    def _live_contracts(self, body: bytes) -> list[Subscription]:
+        """Return the contracts of this cloud that an answer grants, and that have not ended."""
+        live = self._context.registry.subscriptions
+        return [
+            found
+            for outcome in decode_outcomes(body).outcomes
+            if isinstance(outcome, GrantedOutcome)
+            and (found := live.get(outcome.subscription_id)) is not None
+        ]
 
     def _revise(self, grant: PendingGrant) -> None:
         assert grant.revised is not None
@@ -554,7 +572,7 @@ class PendingGrants:
         )
         notice = Matched(pattern_id=record.pattern_id, granted=outcome)
         self._notices.push(record.subscriber, notice)
-        self._notify_troubles((record,))
+        self._notify_changes((record,))
 
 
 def _are_up(records: Iterable[Subscribed], silent: Set[str]) -> bool:

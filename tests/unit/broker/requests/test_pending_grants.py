@@ -348,3 +348,40 @@ def test_a_match_that_moves_again_and_again_is_reported_in_time(silent: Conversa
     matches = [each for each in silent.notices[CENTRE] if isinstance(each, Matched)]
     assert matches
     assert matches[0].granted.degraded
+
+
+def test_a_repeated_answer_is_followed_by_the_present_paths_of_its_contract(
+    cloud: Conversation,
+) -> None:
+    """The answer was lost with the session of the edge, and recovery has moved the contract."""
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    number = cut_off(cloud, answered(cloud).paths[0].routers[1])
+    cloud.advance(NS_PER_S)
+    cloud.notices.clear()
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=cloud.request_id)
+
+    *_, notice = cloud.notices[CENTRE]
+    assert isinstance(notice, ContractChanged)
+    assert [path.routers for path in notice.granted.paths] == routers_held(cloud, number)
+    assert notice.order > answered(cloud).order
+
+
+def test_a_repeated_answer_of_a_contract_that_has_not_changed_is_all(cloud: Conversation) -> None:
+    first = cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    again = cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=cloud.request_id)
+    assert again == first
+    assert CENTRE not in cloud.notices
+
+
+def test_a_repeated_answer_is_followed_by_the_failure_of_a_path_since(cloud: Conversation) -> None:
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    for router in INNER:
+        set_channels(cloud, router, is_up=False)
+    cloud.settle()
+    cloud.advance(NS_PER_S)
+    cloud.notices.clear()
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=cloud.request_id)
+
+    *_, notice = cloud.notices[CENTRE]
+    assert isinstance(notice, ContractChanged)
+    assert notice.granted.paths_down == ("path 1",)
