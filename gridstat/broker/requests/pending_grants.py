@@ -311,7 +311,8 @@ class PendingGrants:
         # known the contracts when they moved.
         waited = {record.subscription_id for record in grant.reply.records}
         for found in self._live_contracts(grant.reply.body):
-            if found.record.generation and found.record.subscription_id not in waited:
+            is_known = found.record.subscription_id in waited or self._is_unannounced(found)
+            if found.record.generation and not is_known:
                 self._push_present(found)
 
     def _follow_moves(self, grant: PendingGrant) -> None:
@@ -368,7 +369,7 @@ class PendingGrants:
         live = self._context.registry.subscriptions
         for record in records:
             found = live.get(record.subscription_id)
-            if found is not None and (found.troubles or found.record is not record):
+            if found is not None and (found.troubles or self._has_moved(record, found)):
                 self._push_present(found)
 
     def _push_present(self, found: Subscription) -> None:
@@ -398,16 +399,33 @@ class PendingGrants:
     # Answers that differ from the decision.
 
     def _moved_since(self, grant: PendingGrant) -> dict[int, Subscribed]:
-        """Return the present records of contracts that recovery has moved since the decision.
+        """Return the present records of contracts that have moved since the decision.
 
-        `PathMoves` follows the moves already.
+        `PathMoves` follows the moves of recovery already, and `PublicationChanges` those to another
+        period.
         """
         live = self._context.registry.subscriptions
         return {
             old.subscription_id: found.record
             for old in grant.reply.records
-            if (found := live.get(old.subscription_id)) is not None and found.record is not old
+            if (found := live.get(old.subscription_id)) is not None and self._has_moved(old, found)
         }
+
+    def _has_moved(self, old: Subscribed, found: Subscription) -> bool:
+        """Return whether a contract has other paths than those decided.
+
+        The new identifier of a change of period carries no events until it is announced; the old
+        paths do until then.
+        """
+        if found.record.variable_id != old.variable_id and self._is_unannounced(found):
+            return False
+        return found.record is not old
+
+    def _is_unannounced(self, found: Subscription) -> bool:
+        """Return whether `PublicationChanged` will report the contract to its subscriber."""
+        publication = self._context.registry.publications.get(found.variable.name)
+        change = None if publication is None else publication.change
+        return change is not None and not change.from_ns
 
     def _reroute(self, grant: PendingGrant, silent: Set[str]) -> bool:
         """Move contracts that a router refuses to carry; False if no contract can be moved."""
@@ -420,6 +438,7 @@ class PendingGrants:
             if (
                 not refusing
                 or old.subscription_id not in live
+                or live[old.subscription_id].record is not old
                 or has_confirmed_path(old, silent | refusing)
             ):
                 continue

@@ -9,11 +9,14 @@ from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.qos import QosRequest
-from gridstat.model.rate_law import NS_PER_S
+from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.net.command.endpoint_messages import (
+    ChangePublication,
     ContractChanged,
     GrantedOutcome,
     Matched,
+    PublicationChanged,
+    Subscribe,
     Unpublish,
 )
 from gridstat.net.command.messages import ChannelStateChanged
@@ -385,3 +388,51 @@ def test_a_repeated_answer_is_followed_by_the_failure_of_a_path_since(cloud: Con
     *_, notice = cloud.notices[CENTRE]
     assert isinstance(notice, ContractChanged)
     assert notice.granted.paths_down == ("path 1",)
+
+
+def test_an_answer_names_no_identifier_whose_first_slot_is_not_announced(
+    cloud: Conversation,
+) -> None:
+    """An edge of the publisher, on no path of the contract, delays the change of the period."""
+    cloud.routers["c1/i0"].is_silent = True
+    number = cloud.send(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    cloud.settle()
+    before = cloud.broker.registry.publications[VOLTAGE].variable
+    cloud.routers["c1/e1"].is_silent = True
+    cloud.ask(PMU, "c1/e0", ChangePublication(name=VOLTAGE, period=Period(1, 30)))
+    cloud.confirm("c1/i0")
+    cloud.routers["c1/i0"].is_silent = False
+    cloud.settle()
+
+    outcome = answered(cloud, number)
+    assert outcome.variable == before
+    assert CENTRE not in cloud.notices
+    cloud.advance(2 * cloud.settings.confirm_within_ns)
+    notice, *_ = cloud.notices[CENTRE]
+    assert isinstance(notice, PublicationChanged)
+    assert notice.order > outcome.order
+
+
+def test_an_answer_names_the_identifier_of_a_change_that_is_announced(
+    cloud: Conversation,
+) -> None:
+    """The answer waits for the second path of another contract, when the period changes."""
+    cloud.publish(f"{PMU}/current", "c1/e0")
+    cloud.routers["c1/i1"].is_silent = True
+    names = (VOLTAGE, f"{PMU}/current")
+    qualities = (QosRequest(), QosRequest(redundancy=2))
+    asked = [subscribe(*each).subscriptions[0] for each in zip(names, qualities, strict=True)]
+    number = cloud.send(CENTRE, "c1/e2", Subscribe(subscriptions=tuple(asked)))
+    cloud.settle()
+    cloud.ask(PMU, "c1/e0", ChangePublication(name=VOLTAGE, period=Period(1, 30)))
+    assert (CENTRE, number) not in cloud.answers
+    cloud.confirm("c1/i1")
+    cloud.routers["c1/i1"].is_silent = False
+    cloud.settle()
+
+    publication = cloud.broker.registry.publications[VOLTAGE]
+    assert publication.change is not None
+    assert publication.change.from_ns
+    voltage, _ = cloud.answers[CENTRE, number]
+    assert isinstance(voltage, GrantedOutcome)
+    assert voltage.variable == publication.variable
