@@ -191,7 +191,11 @@ class LeafBroker:
         )
         self._queries = Queries(context, self._requests, self._recovery, self._tree.contracts)
         self._commands = CommandDispatcher(
-            context, self._requests, self._grants, self._tree.contracts.answers.joins
+            context,
+            self._requests,
+            self._grants,
+            self._tree.contracts.answers.joins,
+            self._tree.contracts.report_changes,
         )
 
     def _list_capabilities(self, channel_plan: ChannelPlan) -> tuple[LeafCapability, ...]:

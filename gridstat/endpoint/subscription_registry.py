@@ -415,7 +415,8 @@ class SubscriptionRegistry:
             if number != variable.variable_id
         ]
         # Divisors count slots of the new period, so the old grant is no measure any more.
-        subscription.regrant_contract(notice.granted)
+        subscription.replace_contract(notice.granted)
+        subscription.granted_contract = subscription.contract
         begin = partial(self._expected.begin, subscription, self.modes, notice.from_ns)
         self._deliverer.post(begin)
         ahead_ns = max(0, notice.from_ns - self._clock.posix_ns())

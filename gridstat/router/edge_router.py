@@ -174,6 +174,9 @@ class EdgeRouter:
         if endpoint is None or endpoint not in self._attachments:
             self._publishers.keep_unsent(news)
             return []
+        if self._publishers.has_unsent(news):  # The kept report would follow this newer one.
+            self._publishers.keep_unsent(news)
+            return []
         return [self._send_policed(endpoint, news)]
 
     def _send_policed(self, endpoint: str, news: SourcePoliced) -> Send:

@@ -127,6 +127,10 @@ class PublisherChannels:
             del self._unsent[next(iter(self._unsent))]
             self.reports_dropped += 1
 
+    def has_unsent(self, report: SourcePoliced) -> bool:
+        """Return whether an earlier report of the same channel and variable is kept."""
+        return (report.channel_id, report.variable_id) in self._unsent
+
     def take_unsent(self, endpoint: str) -> list[SourcePoliced]:
         """Remove and return the reports that wait for an end-point."""
         channel_id = self._channels.get(endpoint)

@@ -146,11 +146,18 @@ def without_alerts(make_core: MakeCore, spec: ChannelSpec) -> Iterator[Subject]:
 
 def shut_unless_to(descriptor: int, port: int) -> None:
     """Shut a socket for writing if it is connected elsewhere, and leave other files alone."""
-    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as opened:
-        with suppress(OSError):
-            if opened.getpeername()[1] == port:
-                return
-        opened.shutdown(socket.SHUT_WR)
+    with suppress(OSError):  # The listing itself was a file, which is closed now.
+        copy = os.dup(descriptor)
+        try:
+            opened = socket.socket(fileno=copy)
+        except OSError:
+            os.close(copy)
+            return
+        with opened:
+            with suppress(OSError):
+                if opened.getpeername()[1] == port:
+                    return
+            opened.shutdown(socket.SHUT_WR)
 
 
 @pytest.mark.parametrize("bandwidth", [0, 10**6], ids=["plain", "paced"])

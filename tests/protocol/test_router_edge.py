@@ -317,6 +317,19 @@ def test_a_publisher_that_is_away_is_told_when_it_is_back_and_only_the_newest(
     assert attach(edge, 3) == []
 
 
+def test_a_kept_report_of_policed_events_does_not_follow_a_newer_one(
+    edge: RouterConversation,
+) -> None:
+    """The publisher has a session again, and is not attached yet."""
+    attach(edge, 1)
+    edge.disconnect(PMU)
+    edge.tell(POLICED)
+    edge.connect(PMU)
+    newer = SourcePoliced(7, 12, 99, {"slot": 5})
+    reports = policed_in(said_to(PMU, edge.tell(newer)))
+    assert [*reports, *attach(edge, 2)] == [told_of(newer)]
+
+
 def test_a_publisher_of_which_a_new_edge_has_not_heard_yet_is_told_once_it_attaches(
     edge: RouterConversation,
 ) -> None:

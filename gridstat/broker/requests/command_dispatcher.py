@@ -35,12 +35,17 @@ class CommandDispatcher:
         requests: RequestIntake,
         grants: PendingGrants,
         joins: Callable[[Request], bool],
+        report_changes: Callable[[bytes], None],
     ) -> None:
-        """`joins` returns whether a request continues one from before the broker's last start."""
+        """`joins` returns whether a request continues one from before the broker's last start.
+
+        `report_changes` notifies of contracts with other clouds that differ from a kept answer.
+        """
         self._context = context
         self._requests = requests
         self._grants = grants
         self._joins = joins
+        self._report_changes = report_changes
 
     def capability(self, effects: RegistrationEffects) -> LeafCapability:
         """Register requests as such: their arrival, and the answers that are kept."""
@@ -57,7 +62,8 @@ class CommandDispatcher:
         try:
             opened = self._requests.open(edge, forward)
             if isinstance(opened, RepeatedSubscribe):
-                self._grants.repeat(opened.request, opened.answer)
+                sent = partial(self._report_changes, opened.answer)
+                self._grants.repeat(opened.request, opened.answer, sent)
                 return
         except Exception as error:  # One request must not stop the service of the others.
             self._context.note("request_failed", endpoint=forward.endpoint[:80], error=repr(error))

@@ -9,7 +9,8 @@
   refuses a row leads to one of the next two states.
 - REROUTING: the journal writes an answer with other paths: those around a router that refuses a
   row, together with the move, or those to which recovery has moved a contract since the decision.
-  Then the request is CONFIRMING again.
+  Then the request is CONFIRMING again, at most until twice `confirm_within_ns` after its first
+  confirmation began: contracts that move again and again would delay the answer without end.
 - REDUCING: the journal writes an answer that refuses the contracts without any confirmed path,
   which end, and grants the others with a remark. Then this answer is sent.
 - RETRYING: the journal failed while REROUTING or REDUCING. No answer is sent, because the one in
@@ -18,9 +19,10 @@
 A Subscribe that is repeated after its answer was kept goes through two states of its own:
 
 - REPEATING: the kept answer waits until all earlier operations are durable.
-- RECONFIRMING: the routers of the granted paths confirm, and the kept answer is sent. After the
-  deadline the wait begins again, for as long as no path is up: nobody knows whether the answer was
-  sent before a restart, so nothing is revoked.
+- RECONFIRMING: the routers of the granted paths confirm, and the kept answer is sent, followed by a
+  notice of each contract that has moved since. After the deadline the wait begins again, for as
+  long as no path is up: nobody knows whether the answer was sent before a restart, so nothing is
+  revoked.
 
 The end-point repeats an unanswered request. A restart of the broker loses this table and keeps the
 journal, so a repeated request then finds its kept answer, and is REPEATING.
@@ -44,10 +46,11 @@ from gridstat.net.command.endpoint_messages import ContractChanged, GrantedOutco
 from gridstat.net.command.frames import decode_outcomes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Set
+    from collections.abc import Callable, Iterable, Sequence, Set
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
+    from gridstat.broker.records.registry import Subscription
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.request import Request
     from gridstat.broker.requests.request_intake import RequestIntake
@@ -85,7 +88,9 @@ class PendingGrant:
     """Request whose answer is not sent yet.
 
     `reply` is the answer in the journal. `revised` is the answer that the journal is writing in its
-    place, and `moves` are the old and new generations of the contracts that it moves.
+    place, and `moves` are the old and new generations of the contracts that it moves. `sent` runs
+    once the answer is sent. After `revise_until_ns` contracts that have moved are not confirmed
+    again.
     """
 
     token: int
@@ -95,6 +100,8 @@ class PendingGrant:
     matched: Sequence[Subscribed] = ()
     revised: Reply | None = None
     moves: Sequence[tuple[Subscribed, Subscribed]] = field(default=())
+    sent: Callable[[], None] | None = None
+    revise_until_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +175,23 @@ class PendingGrants:
         self._write(grant, applied, operations)
 
     def await_paths(
-        self, request: Request, body: bytes, outcomes: list[Outcome], direct: list[Subscribed]
+        self,
+        request: Request,
+        reply: Reply,
+        sent: Callable[[], None],
     ) -> None:
-        """Send a durable answer once the paths of `direct` are up."""
-        reply = Reply(body, outcomes, direct)
-        self._await_routers(self._add(request, GrantState.CONFIRMING, reply))
+        """Send a durable answer once the paths of `reply.records` are up, and then run `sent`."""
+        grant = self._add(request, GrantState.CONFIRMING, reply)
+        grant.sent = sent
+        self._await_routers(grant)
 
-    def repeat(self, request: Request, body: bytes) -> None:
-        """Send a kept answer again, once it is durable and the paths that it grants are up."""
+    def repeat(self, request: Request, body: bytes, sent: Callable[[], None]) -> None:
+        """Send a kept answer again, once it is durable and the paths that it grants are up.
+
+        Then run `sent`.
+        """
         grant = self._add(request, GrantState.REPEATING, Reply(body))
+        grant.sent = sent
         if self._context.pending_count:
             self._write(grant, Applied(), ())
         else:
@@ -190,10 +205,13 @@ class PendingGrants:
 
     def notify_matched(self, matched: Iterable[Subscribed]) -> None:
         """Notify subscribers of contracts that patterns matched, each once its paths are up."""
+        self._await_matched(matched, self._revise_until_ns())
+
+    def _await_matched(self, matched: Iterable[Subscribed], revise_until_ns: int) -> None:
         for record in matched:
             self._context.tables.await_confirmations(
                 routers_of((record,)),
-                partial(self._push_matched, record),
+                partial(self._push_matched, record, revise_until_ns),
                 deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
                 judge=partial(_are_up, (record,)),
             )
@@ -228,6 +246,7 @@ class PendingGrants:
                 self._retrying.append(token)
                 self._context.set_timer(GRANT_RETRY_TIMER, self._context.settings.retry_after_ns)
             case GrantState.RETRYING, RetryDue():
+                grant.revise_until_ns = 0  # The disk took that time, and not the routers.
                 self._await_routers(grant)
             case GrantState.REPEATING, Written():
                 self._await_routers_again(grant)
@@ -270,18 +289,31 @@ class PendingGrants:
     def _answer_or_revise(self, grant: PendingGrant, silent: Set[str]) -> None:
         # The routers have confirmed, or not, the paths of the decision. They say nothing about a
         # contract that has moved since.
-        if self._adopt_moves(grant):
-            return
-        if not silent and self._are_confirmed(grant.reply.records):
+        is_late = self._context.now_ns >= grant.revise_until_ns
+        moved = self._moved_since(grant)
+        if moved and is_late:
+            reply = self._with_moves(grant, moved)
+            unconfirmed = self._context.tables.unconfirmed(routers_of(moved.values()))
+            self._reduce(grant, reply, routers_of(reply.records) & (silent | unconfirmed))
+        elif moved:
+            self._write_moves(grant, moved, [], Applied())
+        elif not silent and self._are_confirmed(grant.reply.records):
             self._send(grant)
-        elif not self._reroute(grant, silent):
-            self._reduce(grant, silent)
+        elif is_late or not self._reroute(grant, silent):
+            self._reduce(grant, grant.reply, silent)
 
     def _answer_or_wait(self, grant: PendingGrant, silent: Set[str]) -> None:
-        if _are_up(grant.reply.records, silent):
-            self._send(grant)
-        else:
+        if not _are_up(grant.reply.records, silent):
             self._await_routers_again(grant)
+            return
+        self._send(grant)
+        # The kept answer may name earlier paths of these contracts, and the end-point may not have
+        # known the contracts when they moved.
+        waited = {record.subscription_id for record in grant.reply.records}
+        for found in self._live_contracts(grant.reply.body):
+            is_known = found.record.subscription_id in waited or self._is_unannounced(found)
+            if found.record.generation and not is_known:
+                self._push_present(found)
 
     def _follow_moves(self, grant: PendingGrant) -> None:
         for old, new in grant.moves:
@@ -292,20 +324,21 @@ class PendingGrants:
             self._send(grant)
             return
         grant.state = GrantState.CONFIRMING
+        grant.revise_until_ns = grant.revise_until_ns or self._revise_until_ns()
         self._await_confirmations(grant)
+
+    def _revise_until_ns(self) -> int:
+        return self._context.now_ns + 2 * self._context.settings.confirm_within_ns
 
     def _await_routers_again(self, grant: PendingGrant) -> None:
         """Wait for the contracts of a kept answer that live and have not moved.
 
         A contract that has moved is confirmed by its move.
         """
-        live = self._context.registry.subscriptions
         records = [
             found.record
-            for outcome in decode_outcomes(grant.reply.body).outcomes
-            if isinstance(outcome, GrantedOutcome)
-            and (found := live.get(outcome.subscription_id)) is not None
-            and not found.record.generation
+            for found in self._live_contracts(grant.reply.body)
+            if not found.record.generation
         ]
         grant.state = GrantState.RECONFIRMING
         grant.reply = Reply(grant.reply.body, (), records)
@@ -324,25 +357,40 @@ class PendingGrants:
     def _send(self, grant: PendingGrant) -> None:
         del self._pending[grant.token]
         self._requests.send(grant.request, grant.reply.body)
-        self._notify_troubles(grant.reply.records)
+        self._notify_changes(grant.reply.records)
+        if grant.sent is not None:
+            grant.sent()
 
-    def _notify_troubles(self, records: Iterable[Subscribed]) -> None:
-        """Repeat the notices of failures since the decision.
+    def _notify_changes(self, records: Iterable[Subscribed]) -> None:
+        """Repeat the notices of failures and moves since the decision.
 
         The end-point did not know the contracts when recovery sent them.
         """
         live = self._context.registry.subscriptions
         for record in records:
             found = live.get(record.subscription_id)
-            if found is not None and found.troubles:
-                outcome = granted(
-                    found.record,
-                    found.variable,
-                    found.troubles,
-                    detection=self._context.detection,
-                    down=self._replacement.broken_paths(found.record),
-                )
-                self._notices.push(record.subscriber, ContractChanged(granted=outcome))
+            if found is not None and (found.troubles or self._has_moved(record, found)):
+                self._push_present(found)
+
+    def _push_present(self, found: Subscription) -> None:
+        outcome = granted(
+            found.record,
+            found.variable,
+            found.troubles,
+            detection=self._context.detection,
+            down=self._replacement.broken_paths(found.record),
+        )
+        self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
+
+    def _live_contracts(self, body: bytes) -> list[Subscription]:
+        """Return the contracts of this cloud that an answer grants, and that have not ended."""
+        live = self._context.registry.subscriptions
+        return [
+            found
+            for outcome in decode_outcomes(body).outcomes
+            if isinstance(outcome, GrantedOutcome)
+            and (found := live.get(outcome.subscription_id)) is not None
+        ]
 
     def _revise(self, grant: PendingGrant) -> None:
         assert grant.revised is not None
@@ -350,21 +398,34 @@ class PendingGrants:
 
     # Answers that differ from the decision.
 
-    def _adopt_moves(self, grant: PendingGrant) -> bool:
-        """Write an answer with the present paths of contracts that recovery has moved.
+    def _moved_since(self, grant: PendingGrant) -> dict[int, Subscribed]:
+        """Return the present records of contracts that have moved since the decision.
 
-        Return False if all contracts that live are as they were decided. `PathMoves` follows the
-        moves already.
+        `PathMoves` follows the moves of recovery already, and `PublicationChanges` those to another
+        period.
         """
         live = self._context.registry.subscriptions
-        moved = {
+        return {
             old.subscription_id: found.record
             for old in grant.reply.records
-            if (found := live.get(old.subscription_id)) is not None and found.record is not old
+            if (found := live.get(old.subscription_id)) is not None and self._has_moved(old, found)
         }
-        if moved:
-            self._write_moves(grant, moved, [], Applied())
-        return bool(moved)
+
+    def _has_moved(self, old: Subscribed, found: Subscription) -> bool:
+        """Return whether a contract has other paths than those decided.
+
+        The new identifier of a change of period carries no events until it is announced; the old
+        paths do until then.
+        """
+        if found.record.variable_id != old.variable_id and self._is_unannounced(found):
+            return False
+        return found.record is not old
+
+    def _is_unannounced(self, found: Subscription) -> bool:
+        """Return whether `PublicationChanged` will report the contract to its subscriber."""
+        publication = self._context.registry.publications.get(found.variable.name)
+        change = None if publication is None else publication.change
+        return change is not None and not change.from_ns
 
     def _reroute(self, grant: PendingGrant, silent: Set[str]) -> bool:
         """Move contracts that a router refuses to carry; False if no contract can be moved."""
@@ -377,6 +438,7 @@ class PendingGrants:
             if (
                 not refusing
                 or old.subscription_id not in live
+                or live[old.subscription_id].record is not old
                 or has_confirmed_path(old, silent | refusing)
             ):
                 continue
@@ -400,6 +462,11 @@ class PendingGrants:
         applied: Applied,
     ) -> None:
         """Write an answer with the new paths of contracts; the first answer is valid until then."""
+        grant.state = GrantState.REROUTING
+        grant.revised = self._with_moves(grant, moved)
+        self._write_revised(grant, applied, operations)
+
+    def _with_moves(self, grant: PendingGrant, moved: dict[int, Subscribed]) -> Reply:
         live, context = self._context.registry.subscriptions, self._context
         outcomes = [
             granted(
@@ -413,11 +480,9 @@ class PendingGrants:
             for outcome in grant.reply.outcomes
         ]
         records = [moved.get(old.subscription_id, old) for old in grant.reply.records]
-        grant.state = GrantState.REROUTING
-        grant.revised = Reply(encode_outcomes(outcomes), outcomes, records)
-        self._write_revised(grant, applied, operations)
+        return Reply(encode_outcomes(outcomes), outcomes, records)
 
-    def _reduce(self, grant: PendingGrant, silent: Set[str]) -> None:
+    def _reduce(self, grant: PendingGrant, reply: Reply, silent: Set[str]) -> None:
         """Grant the contracts that work without the silent and refusing routers; end the others.
 
         A grant without a confirmed path would promise events that do not come. A silent router
@@ -425,7 +490,7 @@ class PendingGrants:
         together with its variable, is refused too.
         """
         live = self._context.registry.subscriptions
-        records = grant.reply.records
+        records = reply.records
         refusing = {record.subscription_id: self._refusing(record) for record in records}
         dead = {
             record.subscription_id
@@ -433,9 +498,7 @@ class PendingGrants:
             if record.subscription_id not in live
             or not has_confirmed_path(record, silent | refusing[record.subscription_id])
         }
-        outcomes = [
-            self._reduced(outcome, dead, silent, refusing) for outcome in grant.reply.outcomes
-        ]
+        outcomes = [self._reduced(outcome, dead, silent, refusing) for outcome in reply.outcomes]
         grant.state = GrantState.REDUCING
         left = [record for record in records if record.subscription_id not in dead]
         grant.revised = Reply(encode_outcomes(outcomes), outcomes, left)
@@ -504,14 +567,20 @@ class PendingGrants:
             record.subscription_id in live and not self._refusing(record) for record in records
         )
 
-    def _push_matched(self, record: Subscribed, confirmation: Confirmation) -> None:
+    def _push_matched(
+        self, record: Subscribed, revise_until_ns: int, confirmation: Confirmation
+    ) -> None:
         found = self._context.registry.subscriptions.get(record.subscription_id)
         if found is None:
             return
+        silent = set(confirmation.silent)
         if found.record is not record:
-            self.notify_matched((found.record,))  # It has moved: its new paths must be up.
-            return
-        unconfirmed = sorted(self._refusing(record).union(confirmation.silent))
+            record = found.record  # It has moved: its new paths must be up.
+            if self._context.now_ns < revise_until_ns:
+                self._await_matched((record,), revise_until_ns)
+                return
+            silent = self._context.tables.unconfirmed(routers_of((record,)))
+        unconfirmed = sorted(self._refusing(record) | silent)
         remarks = tuple(f"router {name} has not confirmed its part yet" for name in unconfirmed)
         outcome = granted(
             record,
@@ -522,7 +591,7 @@ class PendingGrants:
         )
         notice = Matched(pattern_id=record.pattern_id, granted=outcome)
         self._notices.push(record.subscriber, notice)
-        self._notify_troubles((record,))
+        self._notify_changes((record,))
 
 
 def _are_up(records: Iterable[Subscribed], silent: Set[str]) -> bool:

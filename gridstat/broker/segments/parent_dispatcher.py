@@ -81,11 +81,17 @@ class ParentDispatcher:
         self.session = session
         distances = CloudDistances(context.reservations.resources)
         self.borders = LeafBorders(context, self.session, health, distances)
+        self.segments = SegmentReservations(context, self.session, health)
         self.contracts = RemoteContracts(
-            context, requests, grants, notices, self.session, self.borders
+            context,
+            requests,
+            grants,
+            notices,
+            self.session,
+            self.borders,
+            self.segments.failed_paths,
         )
         self.identifiers = LeafIdentifiers(context, requests, self.session)
-        self.segments = SegmentReservations(context, self.session, health)
         self._watches = PatternWatches(context, self.session, self.contracts)
 
     def position_capability(self, effects: TreeEffects) -> LeafCapability:

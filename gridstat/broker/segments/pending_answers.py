@@ -9,6 +9,7 @@ is answered without the missing outcome.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gridstat.broker.records.operations import Answered
@@ -19,6 +20,7 @@ from gridstat.broker.requests.outcomes import (
     join_outcomes,
     refused,
 )
+from gridstat.broker.requests.pending_grants import Reply
 from gridstat.model.errors import NoSuchSubscription, ShuttingDown
 from gridstat.net.command.frames import decode_outcomes
 
@@ -60,11 +62,14 @@ class PendingAnswers:
         requests: RequestIntake,
         grants: PendingGrants,
         failed: Callable[[str], None],
+        report_changes: Callable[[bytes], None],
     ) -> None:
+        """`report_changes` notifies of changes of contracts since an answer was decided."""
         self._context = context
         self._requests = requests
         self._grants = grants
         self._failed = failed
+        self._report_changes = report_changes
         self._waiting: dict[tuple[str, int], _WaitingRequest] = {}
 
     def joins(self, request: Request) -> bool:
@@ -166,10 +171,12 @@ class PendingAnswers:
         if waiting is None:
             return
         if waiting.direct:
-            outcomes = list(decode_outcomes(body).outcomes)
-            self._grants.await_paths(waiting.request, body, outcomes, waiting.direct)
+            reply = Reply(body, decode_outcomes(body).outcomes, waiting.direct)
+            sent = partial(self._report_changes, body)
+            self._grants.await_paths(waiting.request, reply, sent)
         else:
             self._requests.send(waiting.request, body)
+            self._report_changes(body)
 
 
 def position_of(requested: ContractAsked | None) -> OutcomePosition:

@@ -61,7 +61,13 @@ from gridstat.model.errors import (
     TypeMismatch,
 )
 from gridstat.model.qos import undefined_modes
-from gridstat.net.command.endpoint_messages import ContractChanged, Matched, Unpublished
+from gridstat.net.command.endpoint_messages import (
+    ContractChanged,
+    GrantedOutcome,
+    Matched,
+    Unpublished,
+)
+from gridstat.net.command.frames import decode_outcomes
 from gridstat.net.command.segment_messages import AskContract, ContractEnded, EndContract
 
 if TYPE_CHECKING:
@@ -95,13 +101,18 @@ class RemoteContracts:
         notices: Notices,
         session: ParentSession,
         borders: LeafBorders,
+        failed_paths: Callable[[Subscribed], Collection[int]],
     ) -> None:
+        """`failed_paths` returns the indices of a segment's paths that do not work."""
         self._context = context
         self._requests = requests
         self._notices = notices
         self._session = session
         self._borders = borders
-        self.answers = PendingAnswers(context, requests, grants, self._retry_later)
+        self._failed_paths = failed_paths
+        self.answers = PendingAnswers(
+            context, requests, grants, self._retry_later, self.report_changes
+        )
         self.deadlines = AnswerDeadlines(context, self._answer_timed_out)
 
     # Requests of end-points.
@@ -340,21 +351,28 @@ class RemoteContracts:
         `failed` are the indices of its paths that do not work.
         """
         _, found = self._find(contract)
-        if found is None or found.is_ending or found.granted is None:
-            return
-        live = self._context.registry.subscriptions.get(
-            self._context.registry.tree.segment(contract, found.granted.generation)
-        )
-        if live is not None:
-            outcome = whole_outcome(
-                found.record,
-                found.granted,
-                live.record,
-                live.troubles,
-                detection=self._context.detection,
-                failed=failed,
-            )
+        live = self._live_segment(contract, found)
+        if found is not None and live is not None:
+            outcome = self._present_outcome(found, live, failed)
             self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
+
+    def report_changes(self, body: bytes) -> None:
+        """Notify of contracts that have changed since an answer, which was just sent, was decided.
+
+        The end-point did not know the contracts when the first notices of these changes were sent.
+        """
+        registry = self._context.registry
+        for outcome in decode_outcomes(body).outcomes:
+            if not isinstance(outcome, GrantedOutcome):
+                continue
+            found = registry.tree.asked.get(outcome.subscription_id)
+            contract = contract_name(registry.cloud, outcome.subscription_id)
+            live = self._live_segment(contract, found)
+            if found is None or live is None:
+                continue
+            present = self._present_outcome(found, live, self._failed_paths(live.record))
+            if structs.replace(present, order=outcome.order) != outcome:
+                self._notices.push(found.record.subscriber, ContractChanged(granted=present))
 
     def report_impaired(
         self, subscriber: str, number: int, is_whole: Callable[[Subscription], bool]
@@ -407,6 +425,26 @@ class RemoteContracts:
         tree = self._context.registry.tree
         contract = contract_name(self._context.registry.cloud, number)
         return not tree.segment(contract, found.granted.generation)
+
+    def _live_segment(self, contract: str, found: AskedContract | None) -> Subscription | None:
+        """Return our segment of a granted contract that is not ending."""
+        if found is None or found.is_ending or found.granted is None:
+            return None
+        registry = self._context.registry
+        return registry.subscriptions.get(registry.tree.segment(contract, found.granted.generation))
+
+    def _present_outcome(
+        self, found: AskedContract, live: Subscription, failed: Collection[int]
+    ) -> GrantedOutcome:
+        assert found.granted is not None
+        return whole_outcome(
+            found.record,
+            found.granted,
+            live.record,
+            live.troubles,
+            detection=self._context.detection,
+            failed=failed,
+        )
 
     def _find(self, contract: str) -> tuple[int, AskedContract | None]:
         number = contract_number(self._context.registry.cloud, contract)

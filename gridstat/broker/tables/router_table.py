@@ -120,15 +120,16 @@ class RouterTable:
         )
 
     @property
+    def has_confirmed(self) -> bool:
+        """True if the router has confirmed all orders; it may refuse rows of them."""
+        return (
+            self.is_connected and not self.is_changed and self.confirmed_number == self.sent_number
+        )
+
+    @property
     def is_in_step(self) -> bool:
         """True if the router has confirmed that it holds exactly the wanted table."""
-        return (
-            self.is_connected
-            and not self.is_changed
-            and self.confirmed_number == self.sent_number
-            and not self.refusal_count
-            and not self.refused
-        )
+        return self.has_confirmed and not self.refusal_count and not self.refused
 
     @property
     def is_refusing(self) -> bool:

@@ -209,6 +209,10 @@ class RouterTables:
         """Return those of the routers whose cores cannot hold the row of a variable."""
         return {name for name in routers if variable_id in self._tables[name].refused}
 
+    def unconfirmed(self, routers: Iterable[str]) -> set[str]:
+        """Return those of the routers that have not confirmed all their orders at this moment."""
+        return {name for name in routers if not self._tables[name].has_confirmed}
+
     def refusals(self) -> dict[str, str]:
         """Return the reasons of routers that keep refusing their tables."""
         return {name: table.refusal for name, table in self._tables.items() if table.is_refusing}

@@ -233,6 +233,18 @@ def test_a_repeated_change_of_period_does_not_bring_an_older_contract_back(
     assert found.contract.paths_down == ("path 2",)
 
 
+def test_the_order_inside_a_change_of_period_is_not_used(grid: PaperGrid) -> None:
+    found = subscribe(grid)
+    inner = contract(DIRECT, ROUND, every=2, order=(3, 1))
+    period = PublicationChanged(
+        subscription_id=1, variable=VOLTAGE, granted=inner, from_ns=0, order=(3, 2)
+    )
+    grid.book.notice_received(period, ())
+    grid.work()
+    assert found.contract == found.granted_contract
+    assert found.notice_order == (3, 2)
+
+
 def test_a_contract_is_restored_to_what_it_was_under_the_new_period(grid: PaperGrid) -> None:
     """The publisher doubles its rate, and every second slot is the interval of before."""
     subscribe(grid)

@@ -9,10 +9,14 @@ from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.qos import QosRequest
+from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.net.command.endpoint_messages import (
+    ChangePublication,
     ContractChanged,
     GrantedOutcome,
     Matched,
+    PublicationChanged,
+    Subscribe,
     Unpublish,
 )
 from gridstat.net.command.messages import ChannelStateChanged
@@ -201,11 +205,16 @@ def test_a_variable_that_goes_while_its_paths_are_set_up_was_never_granted(
     assert silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=number) == refused
 
 
-def cut_off(cloud: Conversation, router: str) -> int:
-    """All channels to a router of the only contract fall silent; the number of the contract."""
+def set_channels(cloud: Conversation, router: str, *, is_up: bool) -> None:
+    """Report that all channels to a router are up, or silent."""
     for channel in cloud.channels_given:
         if channel.to_router == router:
-            cloud.hear(router, ChannelStateChanged(channel_id=channel.channel_id, is_up=False))
+            cloud.hear(router, ChannelStateChanged(channel_id=channel.channel_id, is_up=is_up))
+
+
+def cut_off(cloud: Conversation, router: str) -> int:
+    """All channels to a router of the only contract fall silent; the number of the contract."""
+    set_channels(cloud, router, is_up=False)
     cloud.settle()
     (number,) = cloud.broker.registry.subscriptions
     assert all(router not in routers for routers in routers_held(cloud, number))
@@ -290,3 +299,140 @@ def test_a_path_that_fails_before_the_answer_is_reported_after_it(name: str) -> 
     *_, notice = cloud.notices[CENTRE]
     assert isinstance(notice, ContractChanged)
     assert notice.granted.paths_down == ("path 1",)
+
+
+def move(cloud: Conversation) -> None:
+    """Let recovery move the only contract, if it lives, to the other inner router."""
+    for found in cloud.broker.registry.subscriptions.values():
+        (_, cut, _) = found.record.paths[0].routers
+        for router in INNER:
+            set_channels(cloud, router, is_up=router != cut)
+    cloud.settle()
+
+
+def move_each_turn(cloud: Conversation, turns: int) -> None:
+    for _ in range(turns):
+        move(cloud)
+        cloud.advance(4 * NS_PER_S)
+
+
+def test_a_contract_that_moves_again_and_again_is_answered_in_time(silent: Conversation) -> None:
+    silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    move_each_turn(silent, 5)
+
+    refused = refusal(silent.answers[CENTRE, silent.request_id])
+    assert refused.code == DeadlinePassed.code
+    assert silent.broker.registry.subscriptions == {}
+    let_confirm(silent)
+    assert silent.differing() == []
+
+
+def test_a_contract_that_moves_again_and_again_is_granted_on_the_path_that_is_up(
+    silent: Conversation,
+) -> None:
+    """The routers of its last path alone confirm, shortly before its answer is due."""
+    silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    move_each_turn(silent, 2)
+    move(silent)
+    (number,) = silent.broker.registry.subscriptions
+    ((_, router, _),) = routers_held(silent, number)
+    silent.confirm(router)
+    silent.routers[router].is_silent = False
+    silent.advance(3 * NS_PER_S)
+
+    outcome = answered(silent)
+    assert [path.routers for path in outcome.paths] == routers_held(silent, number)
+
+
+def test_a_match_that_moves_again_and_again_is_reported_in_time(silent: Conversation) -> None:
+    silent.ask(CENTRE, "c1/e2", subscribe(f"{PMU}/*"))
+    move_each_turn(silent, 5)
+
+    matches = [each for each in silent.notices[CENTRE] if isinstance(each, Matched)]
+    assert matches
+    assert matches[0].granted.degraded
+
+
+def test_a_repeated_answer_is_followed_by_the_present_paths_of_its_contract(
+    cloud: Conversation,
+) -> None:
+    """The answer was lost with the session of the edge, and recovery has moved the contract."""
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    number = cut_off(cloud, answered(cloud).paths[0].routers[1])
+    cloud.advance(NS_PER_S)
+    cloud.notices.clear()
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=cloud.request_id)
+
+    *_, notice = cloud.notices[CENTRE]
+    assert isinstance(notice, ContractChanged)
+    assert [path.routers for path in notice.granted.paths] == routers_held(cloud, number)
+    assert notice.order > answered(cloud).order
+
+
+def test_a_repeated_answer_of_a_contract_that_has_not_changed_is_all(cloud: Conversation) -> None:
+    first = cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    again = cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=cloud.request_id)
+    assert again == first
+    assert CENTRE not in cloud.notices
+
+
+def test_a_repeated_answer_is_followed_by_the_failure_of_a_path_since(cloud: Conversation) -> None:
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    for router in INNER:
+        set_channels(cloud, router, is_up=False)
+    cloud.settle()
+    cloud.advance(NS_PER_S)
+    cloud.notices.clear()
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=cloud.request_id)
+
+    *_, notice = cloud.notices[CENTRE]
+    assert isinstance(notice, ContractChanged)
+    assert notice.granted.paths_down == ("path 1",)
+
+
+def test_an_answer_names_no_identifier_whose_first_slot_is_not_announced(
+    cloud: Conversation,
+) -> None:
+    """An edge of the publisher, on no path of the contract, delays the change of the period."""
+    cloud.routers["c1/i0"].is_silent = True
+    number = cloud.send(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    cloud.settle()
+    before = cloud.broker.registry.publications[VOLTAGE].variable
+    cloud.routers["c1/e1"].is_silent = True
+    cloud.ask(PMU, "c1/e0", ChangePublication(name=VOLTAGE, period=Period(1, 30)))
+    cloud.confirm("c1/i0")
+    cloud.routers["c1/i0"].is_silent = False
+    cloud.settle()
+
+    outcome = answered(cloud, number)
+    assert outcome.variable == before
+    assert CENTRE not in cloud.notices
+    cloud.advance(2 * cloud.settings.confirm_within_ns)
+    notice, *_ = cloud.notices[CENTRE]
+    assert isinstance(notice, PublicationChanged)
+    assert notice.order > outcome.order
+
+
+def test_an_answer_names_the_identifier_of_a_change_that_is_announced(
+    cloud: Conversation,
+) -> None:
+    """The answer waits for the second path of another contract, when the period changes."""
+    cloud.publish(f"{PMU}/current", "c1/e0")
+    cloud.routers["c1/i1"].is_silent = True
+    names = (VOLTAGE, f"{PMU}/current")
+    qualities = (QosRequest(), QosRequest(redundancy=2))
+    asked = [subscribe(*each).subscriptions[0] for each in zip(names, qualities, strict=True)]
+    number = cloud.send(CENTRE, "c1/e2", Subscribe(subscriptions=tuple(asked)))
+    cloud.settle()
+    cloud.ask(PMU, "c1/e0", ChangePublication(name=VOLTAGE, period=Period(1, 30)))
+    assert (CENTRE, number) not in cloud.answers
+    cloud.confirm("c1/i1")
+    cloud.routers["c1/i1"].is_silent = False
+    cloud.settle()
+
+    publication = cloud.broker.registry.publications[VOLTAGE]
+    assert publication.change is not None
+    assert publication.change.from_ns
+    voltage, _ = cloud.answers[CENTRE, number]
+    assert isinstance(voltage, GrantedOutcome)
+    assert voltage.variable == publication.variable
