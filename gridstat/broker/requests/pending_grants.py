@@ -290,7 +290,7 @@ class PendingGrants:
         # The routers have confirmed, or not, the paths of the decision. They say nothing about a
         # contract that has moved since.
         is_late = self._context.now_ns >= grant.revise_until_ns
-        moved = self._moved_since(grant)
+        moved = self._moved_since(grant, silent)
         if moved and is_late:
             reply = self._with_moves(grant, moved)
             unconfirmed = self._context.tables.unconfirmed(routers_of(moved.values()))
@@ -398,7 +398,7 @@ class PendingGrants:
 
     # Answers that differ from the decision.
 
-    def _moved_since(self, grant: PendingGrant) -> dict[int, Subscribed]:
+    def _moved_since(self, grant: PendingGrant, silent: Set[str]) -> dict[int, Subscribed]:
         """Return the present records of contracts that have moved since the decision.
 
         `PathMoves` follows the moves of recovery already, and `PublicationChanges` those to another
@@ -408,7 +408,12 @@ class PendingGrants:
         return {
             old.subscription_id: found.record
             for old in grant.reply.records
-            if (found := live.get(old.subscription_id)) is not None and self._has_moved(old, found)
+            if (found := live.get(old.subscription_id)) is not None
+            and found.record is not old
+            and (
+                self._has_moved(old, found)
+                or not has_confirmed_path(old, silent | self._refusing(old))
+            )
         }
 
     def _has_moved(self, old: Subscribed, found: Subscription) -> bool:

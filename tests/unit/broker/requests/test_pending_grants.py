@@ -436,3 +436,20 @@ def test_an_answer_names_the_identifier_of_a_change_that_is_announced(
     voltage, _ = cloud.answers[CENTRE, number]
     assert isinstance(voltage, GrantedOutcome)
     assert voltage.variable == publication.variable
+
+
+def test_a_contract_that_moved_off_a_silent_router_is_not_ended_for_a_change_of_its_period(
+    cloud: Conversation,
+) -> None:
+    """Its first paths never come up, and those of the change do."""
+    cloud.routers["c1/i0"].is_silent = True
+    request_id = cloud.send(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    cloud.settle()
+    number = cut_off(cloud, "c1/i0")
+    cloud.advance(NS_PER_S)
+    cloud.routers["c1/e1"].is_silent = True
+    cloud.ask(PMU, "c1/e0", ChangePublication(name=VOLTAGE, period=Period(1, 30)))
+    cloud.advance(cloud.settings.confirm_within_ns)
+
+    outcome = answered(cloud, request_id)
+    assert [path.routers for path in outcome.paths] == routers_held(cloud, number)
