@@ -42,7 +42,7 @@ class DatabaseServer:
             user = pwd.getpwnam(UNPRIVILEGED)
             os.chown(self._folder, user.pw_uid, user.pw_gid)
             self._as_whom |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-            self._binaries = self._reachable(self._binaries)
+            self._binaries = reachable(self._binaries, self._folder)
 
     def __enter__(self) -> Self:
         try:
@@ -127,12 +127,21 @@ class DatabaseServer:
         if done.returncode:
             raise LabError(f"{program}: {done.stderr[-1_000:]}")
 
-    def _reachable(self, binaries: Path) -> Path:
-        """Return a folder with the programs that the other user can read; a home may be closed."""
-        folders = (binaries, *binaries.parents)
-        if all(folder.stat().st_mode & stat.S_IXOTH for folder in folders):
-            return binaries
-        return Path(shutil.copytree(binaries, self._folder / "pginstall", symlinks=True))
+
+def reachable(binaries: Path, folder: Path) -> Path:
+    """Return a folder with the programs that another user can read; a home may be closed.
+
+    The programs find their libraries by the place of the wheel's other folder beside its package,
+    so both are copied.
+    """
+    folders = (binaries, *binaries.parents)
+    if all(found.stat().st_mode & stat.S_IXOTH for found in folders):
+        return binaries
+    package = binaries.parent
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, folder / libraries.name, symlinks=True)
+    return Path(shutil.copytree(binaries, folder / package.name / binaries.name, symlinks=True))
 
 
 def _binaries() -> Path:
