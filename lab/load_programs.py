@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections import deque
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,8 @@ from gridstat.model.status import BuiltinType
 from lab.ledger import EventLog, entries_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gridstat.endpoint.connection import Connection
     from gridstat.endpoint.subscriber import Subscription
 
@@ -59,9 +62,35 @@ def value_of(number: int, created_ns: int) -> int:
     return ((created_ns + number) * FIBONACCI & 2**64 - 1) >> 1
 
 
+class Ending:
+    """Ends the program on SIGTERM by an exception, so that the connection is closed in order.
+
+    Inside `unbroken` the exception waits: an event that was sent is logged before the program ends.
+    """
+
+    def __init__(self) -> None:
+        self._is_asked = False
+        self._is_deferred = False
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def _ask(self, *_: object) -> None:
+        self._is_asked = True
+        if not self._is_deferred:
+            sys.exit(0)
+
+    @contextmanager
+    def unbroken(self) -> Iterator[None]:
+        self._is_deferred = True
+        try:
+            yield
+        finally:
+            self._is_deferred = False
+        if self._is_asked:
+            sys.exit(0)
+
+
 def main(verb: str, path: Path) -> None:
-    # The main thread ends by an exception, so that the connection is closed in order.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    ending = Ending()
     task = msgspec.json.decode(path.read_bytes(), type=Task)
     access = load_access(Path(task.folder))
     edges = [f"{name}@{host}:{port}" for name, (host, port) in access.edges.items()]
@@ -74,10 +103,10 @@ def main(verb: str, path: Path) -> None:
         ) as grid,
         EventLog(Path(task.log)) as log,
     ):
-        {"publish": publish, "subscribe": subscribe}[verb](grid, task, log)
+        {"publish": publish, "subscribe": subscribe}[verb](grid, task, log, ending)
 
 
-def publish(grid: Connection, task: Task, log: EventLog) -> None:
+def publish(grid: Connection, task: Task, log: EventLog, ending: Ending) -> None:
     """Publish every variable at every slot, stamped with the time of the slot."""
     publications = grid.publish_many(list(task.variables), BuiltinType.INT64, rate=task.rate)
     numbers = np.array(list(task.variables.values()))
@@ -87,16 +116,17 @@ def publish(grid: Connection, task: Task, log: EventLog) -> None:
         created_ns = -(-slot * NS_PER_S // task.rate)
         time.sleep(max(0, created_ns - time.time_ns()) / NS_PER_S)
         values = [value_of(int(number), created_ns) for number in numbers]
-        are_sent = [
-            publication.send(value, created_ns=created_ns)
-            for publication, value in zip(publications, values, strict=True)
-        ]
-        entries = entries_of(numbers, created_ns, np.array(values), time.time_ns())
-        log.append(entries[np.array(are_sent)])
+        with ending.unbroken():
+            are_sent = [
+                publication.send(value, created_ns=created_ns)
+                for publication, value in zip(publications, values, strict=True)
+            ]
+            entries = entries_of(numbers, created_ns, np.array(values), time.time_ns())
+            log.append(entries[np.array(are_sent)])
         slot += 1
 
 
-def subscribe(grid: Connection, task: Task, log: EventLog) -> None:
+def subscribe(grid: Connection, task: Task, log: EventLog, ending: Ending) -> None:
     """Subscribe to every event of every variable with the requested redundancy."""
     quality = qos(redundancy=task.redundancy, latency_ms=task.latency_ms)
     subscriptions = grid.subscribe_many(list(task.variables), qos=quality, keep_events=65_536)
@@ -105,11 +135,14 @@ def subscribe(grid: Connection, task: Task, log: EventLog) -> None:
     print_ready()
     while True:
         time.sleep(READ_S)
-        for number, subscription in zip(numbers, subscriptions, strict=True):
-            batch = subscription.read()
-            if len(batch):
-                values = batch["value"].astype(np.uint64)
-                log.append(entries_of(number, batch["created_ns"], values, batch["received_ns"]))
+        with ending.unbroken():
+            for number, subscription in zip(numbers, subscriptions, strict=True):
+                batch = subscription.read()
+                if len(batch):
+                    values = batch["value"].astype(np.uint64)
+                    log.append(
+                        entries_of(number, batch["created_ns"], values, batch["received_ns"])
+                    )
         now_s = time.monotonic()
         past.append((now_s, copies_of(subscriptions)))
         while past[1][0] <= now_s - LOOK_BACK_S:
