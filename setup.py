@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -71,6 +72,7 @@ def extension(name: str) -> Extension:
         depends=[str(path) for path in (*sorted(CORE.glob("*.h")), *sorted(CORE.glob("*.pxd")))],
         include_dirs=[str(CORE)],
         extra_compile_args=["-std=gnu11", "-pthread", *flags],
+        libraries=["dl"] if sys.platform == "linux" else [],
         extra_link_args=["-pthread", *flags],
     )
 

@@ -50,6 +50,70 @@ def held_allocations() -> int:
     return gs_held()
 
 
+_SEAL_BACKENDS = {"evp": GS_SEAL_EVP, "ipsec-mb": GS_SEAL_IPSEC_MB, "best": GS_SEAL_BEST}
+
+
+def seal_backends() -> dict:
+    """The backends of this machine that seal datagrams, fastest first, with their full names."""
+    found = {}
+    for name in ("ipsec-mb", "evp"):
+        full = gs_seal_backend_name(<gs_seal_backend><int>_SEAL_BACKENDS[name]).decode()
+        if full:
+            found[name] = full
+    return found
+
+
+@cython.final
+cdef class SealKey:
+    """The key of one channel and epoch, for tests; channels hold theirs in C."""
+
+    cdef gs_seal_key *key
+
+    def __cinit__(self, bytes key not None, bytes salt not None, str backend not None="best"):
+        if len(key) != 16 or len(salt) != 4:
+            raise LayoutError(f"a key of {len(key)} and a salt of {len(salt)} bytes, not 16 and 4")
+        if backend not in _SEAL_BACKENDS:
+            raise UnknownName(f"there is no backend {backend!r}", hint="evp, ipsec-mb or best")
+        self.key = gs_seal_key_open(<gs_seal_backend><int>_SEAL_BACKENDS[backend],
+                                    <const uint8_t *>key, <const uint8_t *>salt)
+        if self.key is NULL:
+            raise LimitReached(f"this machine has no backend {backend!r} to seal datagrams",
+                               hint="install OpenSSL's libcrypto, or libIPSec_MB")
+
+    def __dealloc__(self):
+        gs_seal_key_close(self.key)
+
+    def seal(self, bytes datagram not None):
+        """Return the sealed datagram: header, encrypted events, tag."""
+        if not 16 <= len(datagram) <= 65_000:
+            raise LayoutError(f"{len(datagram)} bytes are no datagram")
+        cdef bytearray sealed = bytearray(datagram) + bytearray(GS_SEAL_TAG_BYTES)
+        gs_seal(self.key, sealed, <uint32_t>len(datagram))
+        return bytes(sealed)
+
+    def unseal(self, bytes datagram not None):
+        """Return header and events of a sealed datagram, or None if it is forged or damaged."""
+        if len(datagram) > 65_535:
+            return None
+        cdef bytearray opened = bytearray(datagram)
+        if not gs_unseal(self.key, opened, <uint32_t>len(datagram)):
+            return None
+        return bytes(opened[:len(opened) - GS_SEAL_TAG_BYTES])
+
+
+@cython.final
+cdef class ReplayWindow:
+    """The core's window of accepted counters, for the parity test."""
+
+    cdef gs_replay_window window
+
+    def is_new(self, uint64_t counter):
+        return gs_replay_is_new(&self.window, counter)
+
+    def note(self, uint64_t counter):
+        gs_replay_note(&self.window, counter)
+
+
 cdef class _Address:
     """A resolved UDP address in the form that the C side wants."""
 

@@ -99,7 +99,10 @@ class ReceiverSpec:
 def bounded(name: str, value: int, low: int, high: int) -> int:
     """Return the value; raise `LayoutError` if it is out of bounds."""
     if not low <= value <= high:
-        raise LayoutError(f"{name} is {value}, and must be {low} to {high}")
+        raise LayoutError(
+            f"{name} is {value}, and must be {low} to {high}",
+            hint=f"give {name} as a whole number from {low} to {high}",
+        )
     return value
 
 

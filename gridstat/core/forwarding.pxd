@@ -43,6 +43,25 @@ cdef extern from "event.h" nogil:
     enum: GS_MALFORMED_SHORT
     enum: GS_EVENT_BYTES_MAX
 
+cdef extern from "seal.h" nogil:
+    enum: GS_SEAL_TAG_BYTES
+    ctypedef enum gs_seal_backend:
+        GS_SEAL_EVP
+        GS_SEAL_IPSEC_MB
+        GS_SEAL_BEST
+    ctypedef struct gs_seal_key:
+        pass
+    gs_seal_key *gs_seal_key_open(gs_seal_backend, const uint8_t *, const uint8_t *) noexcept
+    void gs_seal_key_close(gs_seal_key *) noexcept
+    void gs_seal(gs_seal_key *, uint8_t *, uint32_t) noexcept
+    bint gs_unseal(gs_seal_key *, uint8_t *, uint32_t) noexcept
+    gs_seal_backend gs_seal_best() noexcept
+    const char *gs_seal_backend_name(gs_seal_backend) noexcept
+    ctypedef struct gs_replay_window:
+        pass
+    bint gs_replay_is_new(const gs_replay_window *, uint64_t) noexcept
+    void gs_replay_note(gs_replay_window *, uint64_t) noexcept
+
 cdef extern from "sources.h" nogil:
     ctypedef struct gs_source:
         uint32_t channel_id
