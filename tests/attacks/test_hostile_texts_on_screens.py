@@ -48,10 +48,13 @@ HOSTILE = [
     "c1/mallory/\u202e\u2066gnorw",
     "c1/mallory/\r\nforged line\x85forged line\u2028forged line",
     "c1/mallory/in\u200bvisi\u3164ble\U000e0041",
+    "c1/mallory/blank\u2800\U00016fe4\U0001d159",
 ]
 STEERS = re.compile(
     r"\x1b\]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"
-    r"|[\u061c\u115f\u1160\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0]"
+    r"|[\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u206f\u2800\u2d7f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufffc]"
+    r"|[\U0001107f\U00013440-\U00013442\U00016fe4\U0001bc9d\U0001d159]"
     r"|[\U000e0000-\U000e0fff]"
 )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from gridstat.console.config.config_errors import complaint
+from gridstat.console.config.metrics_tls import MetricsTlsSection
 from gridstat.console.config.toml_file import Section, load_settings
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import LayoutError
@@ -164,6 +165,8 @@ class CloudSettings(Section):
     port: Port = 0
     name_service_port: Port = 0
     metrics_port: Port | None = None
+    metrics_host: Host | None = None
+    metrics_tls: MetricsTlsSection | None = None
     router: list[RouterSection] = Field(min_length=1, max_length=10_000)
     channel: list[ChannelSection] = Field(default=[], max_length=100_000)
     timing: TimingSection = TimingSection()

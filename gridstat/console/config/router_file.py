@@ -14,6 +14,12 @@ from pydantic import AfterValidator, Field
 
 from gridstat.console.config.cloud_file import AddressText, Host, LogSection, Port
 from gridstat.console.config.config_errors import complaint
+from gridstat.console.config.metrics_tls import (
+    LOOPBACK,
+    MetricsTls,
+    MetricsTlsSection,
+    metrics_tls,
+)
 from gridstat.console.config.toml_file import Section, beside, load_settings, settings_of
 from gridstat.core.rows import DATAGRAM_VERSION_MAX, Limits
 from gridstat.model.cloud import RouterRole, check_name
@@ -91,6 +97,8 @@ class RouterSettings(Section):
     certificates: str = "certificates"
     versions_max: int = Field(default=DATAGRAM_VERSION_MAX, ge=1, le=DATAGRAM_VERSION_MAX)
     metrics_port: Port | None = None
+    metrics_host: Host | None = None
+    metrics_tls: MetricsTlsSection | None = None
     broker: BrokerSection
     listen: ListenSection = ListenSection()
     command: CommandSection = CommandSection()
@@ -121,6 +129,8 @@ class RouterPlan:
     ordinary scheduling."""
     locks_memory: bool = False
     metrics_port: int | None = None
+    metrics_host: str = LOOPBACK
+    metrics_tls: MetricsTls | None = None
     log_level: str = "info"
     is_log_json: bool = False
 
@@ -171,6 +181,10 @@ def _plan_of(settings: RouterSettings, path: Path) -> RouterPlan:
         fifo_priority=settings.thread.fifo_priority,
         locks_memory=settings.thread.locks_memory,
         metrics_port=settings.metrics_port,
+        metrics_host=settings.metrics_host or LOOPBACK,
+        metrics_tls=metrics_tls(
+            path, settings.metrics_host, settings.metrics_port, settings.metrics_tls
+        ),
         log_level=settings.log.level,
         is_log_json=settings.log.json_lines,
     )

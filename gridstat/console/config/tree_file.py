@@ -20,6 +20,7 @@ from gridstat.console.config.cloud_file import (
     Port,
 )
 from gridstat.console.config.config_errors import complaint
+from gridstat.console.config.metrics_tls import MetricsTlsSection
 from gridstat.console.config.toml_file import Section, load_settings
 from gridstat.model.cloud import EventChannel, check_name
 from gridstat.model.errors import LayoutError
@@ -79,6 +80,8 @@ class TreeSettings(Section):
     host: Host = "127.0.0.1"
     port: Port = 0
     metrics_port: Port | None = None
+    metrics_host: Host | None = None
+    metrics_tls: MetricsTlsSection | None = None
     child: list[ChildSection] = Field(min_length=1, max_length=CHILDREN_MAX)
     channel: list[BorderChannelSection] = Field(default=[], max_length=100_000)
     log: LogSection = LogSection()

@@ -10,15 +10,17 @@ from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.requests.queries import NameService
 from gridstat.broker.settings import NS_PER_MS, BrokerSettings, Quotas
 from gridstat.console.config.cloud_file import load_cloud
+from gridstat.console.config.metrics_tls import LOOPBACK, metrics_tls
 from gridstat.console.config.toml_file import beside
 from gridstat.console.daemons.broker_metrics import BrokerCollector, BrokerFigures
 from gridstat.console.daemons.broker_parts import BrokerParts, listening
 from gridstat.console.daemons.broker_service import Line, ServiceCallbacks, serve_until_stopped
+from gridstat.console.daemons.descriptors import take_descriptors
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.stand_by import JournalPlan, journal_plan
 from gridstat.model.probe_law import ProbeSettings
-from gridstat.net.command.driver import Driver
+from gridstat.net.command.driver import Driver, DriverEnvironment
 from gridstat.net.command.identity import Identity, Role
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gridstat.console.config.cloud_file import CloudSettings, Topology
+    from gridstat.console.config.metrics_tls import MetricsTls
     from gridstat.net.command.machine import Event
 
 NS_PER_S: Final = 1_000_000_000
@@ -41,6 +44,7 @@ class BrokerPlan:
     topology: Topology
     certificates: Path
     journal: JournalPlan
+    metrics_tls: MetricsTls | None = None
     term_min: int = 0
 
     @property
@@ -55,6 +59,9 @@ def load_broker(path: Path) -> BrokerPlan:
         settings=settings,
         topology=topology,
         certificates=beside(path, settings.certificates),
+        metrics_tls=metrics_tls(
+            path, settings.metrics_host, settings.metrics_port, settings.metrics_tls
+        ),
         journal=journal_plan(
             path, settings.journal, broker=settings.cloud, lease_s=settings.timing.lease_s
         ),
@@ -75,10 +82,19 @@ class BrokerDaemon:
             channels=plan.topology.channels,
         )
         self._names = NameService(self.broker.registry)
+        descriptors = take_descriptors(len(plan.topology.routers), len(plan.topology.routers))
+        self._descriptors_max = descriptors.limit
         self._driver: Driver[Event] = Driver(
-            self.broker, self._parts.credentials, journal=self.journal
+            self.broker,
+            self._parts.credentials,
+            journal=self.journal,
+            environment=DriverEnvironment(table=descriptors.tables[0]),
         )
-        self._names_driver: Driver[Event] = Driver(self._names, self._parts.credentials)
+        self._names_driver: Driver[Event] = Driver(
+            self._names,
+            self._parts.credentials,
+            environment=DriverEnvironment(table=descriptors.tables[1]),
+        )
         self._metrics = MetricsServer(
             lambda: BrokerCollector(self.figures()), health=self.journal.complaint
         )
@@ -102,7 +118,10 @@ class BrokerDaemon:
             "name_service": list(names),
         }
         if settings.metrics_port is not None:
-            place = await self._metrics.start(settings.host, settings.metrics_port)
+            metrics_host = settings.metrics_host or LOOPBACK
+            place = await self._metrics.start(
+                metrics_host, settings.metrics_port, tls=self._plan.metrics_tls
+            )
             ready["metrics"] = list(place)
         return ready
 
@@ -113,6 +132,12 @@ class BrokerDaemon:
             ledgers=self.broker.ledgers(),
             journal=dict(self.journal.figures()),
             sessions=self._driver.counters.as_facts(),
+            listeners={
+                "commands": self._driver.counters.as_facts(),
+                "names": self._names_driver.counters.as_facts(),
+                "metrics": self._metrics.counters.as_facts(),
+            },
+            descriptors_max=self._descriptors_max,
         )
 
     def reload(self) -> str:

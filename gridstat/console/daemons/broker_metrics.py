@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from gridstat.console.daemons.listener_metrics import listener_families
 from gridstat.net.command.endpoint_messages import LEDGER_COUNTS, PATH_COUNTS
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class BrokerFigures:
     ledgers: Sequence[ReportedLedger]
     journal: Mapping[str, float]
     sessions: Mapping[str, int]
+    listeners: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    descriptors_max: int = 0
 
 
 class BrokerCollector(Collector):
@@ -47,6 +50,8 @@ class BrokerCollector(Collector):
         yield _path_ledgers(self._figures.ledgers)
         yield from journal_families(self._figures.journal)
         yield from session_families(self._figures.sessions)
+        yield from listener_families(PREFIX, self._figures.listeners)
+        yield gauge("descriptors_max", "Limit of open files.", self._figures.descriptors_max)
 
 
 def session_families(facts: Mapping[str, int]) -> Iterator[Metric]:
@@ -103,7 +108,7 @@ def _ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
         labels=["subscription", "subscriber", "variable", "outcome"],
     )
     for number, subscriber, name, ledger in ledgers:
-        for outcome in LEDGER_COUNTS:
+        for outcome in (*LEDGER_COUNTS, "lost_to_clock"):
             family.add_metric([str(number), subscriber, name, outcome], getattr(ledger, outcome))
     return family
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from gridstat.broker.context import Outside
 from gridstat.console.daemons.stand_by import open_journal
 from gridstat.model.errors import LinkDown
-from gridstat.net.command.certificate_folder import CertificateFolder, read_pem
+from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.endpoint_signatures import AuthorityVerifier
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.tls import Credentials
@@ -39,14 +39,15 @@ class BrokerParts:
     def __init__(self, plan: BrokerPartsPlan) -> None:
         files = CertificateFolder(plan.certificates).present(Identity(Role.BROKER, plan.name))
         self.credentials = Credentials(files)
-        verifier = AuthorityVerifier(read_pem(files.authority))
+        verifier = AuthorityVerifier(lambda: self.credentials.authorities)
         self.journal = open_journal(plan.journal, may_be_older=plan.term_min > 0)
         self.outside = Outside(
             verifier=verifier, wall_clock_ns=time.time_ns, journal_figures=self.journal.figures
         )
 
     def reloaded(self, what_else: str) -> str:
-        """Load new certificates and return a report; all other settings need a restart."""
+        """Load new certificates and authorities, and return a report; all other settings need a
+        restart."""
         complaint = self.credentials.refresh()
         taken = f"certificates NOT ({complaint})" if complaint else "certificates"
         return f"reloaded: {taken}; {what_else} change by `gridstat cloud`"

@@ -18,8 +18,8 @@ Line: TypeAlias = dict[str, Any]
 STANDING_BY: Final = "standing by"
 WAITING: Final = "waiting for its database"
 NOT_IN_CHARGE: Final = (
-    "not reloaded: this process is not in charge, and would take over with what it has read at its "
-    "start; restart it; the active broker is not affected"
+    "not reloaded: this process is not in charge; it reads certificates and authorities again when "
+    "it takes over; for anything else restart it; the active broker is not affected"
 )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gridstat.console.daemons.alarm_publisher import alarm_publisher
-from gridstat.console.daemons.service import notify
+from gridstat.console.daemons.service import READ_AGAIN, notify
 from gridstat.pipeline.jobs.alarm_follower import AlarmFollower
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
 from gridstat.pipeline.progress import read_progress
@@ -81,12 +81,14 @@ def run_pipeline(plan: PipelinePlan, callbacks: PipelineCallbacks) -> Line:
     progress."""
     with ExitStack() as stack:
         stop = threading.Event()
-        stack.enter_context(_stop_on_signals(stop))
+        stack.enter_context(stop_on_signals(stop, callbacks.on_message))
         if not _await_log(plan, stop, callbacks.on_message):
             return _ended(plan)
         spark = spark_session(plan.spark)
         stack.callback(spark.stop)
-        stack.enter_context(_stop_on_signals(stop))  # Spark has put its own in their place.
+        stack.enter_context(
+            stop_on_signals(stop, callbacks.on_message)
+        )  # Spark has put its own in their place.
         follower = _alarms(plan, stack, stop)
         ingest = Ingest(spark, plan.folder, plan.ingest, followers=[follower])
         stack.enter_context(_progress_reported(plan.folder, callbacks.on_progress))
@@ -152,10 +154,12 @@ def _await_log(
 
 
 @contextmanager
-def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in STOPPING}
+def stop_on_signals(stop: threading.Event, on_message: Callable[[str], None]) -> Iterator[None]:
+    """Set `stop` at SIGTERM and SIGINT; SIGHUP ends nothing, as in all daemons."""
+    before = {number: signal.getsignal(number) for number in (*STOPPING, signal.SIGHUP)}
     for number in STOPPING:
         signal.signal(number, lambda *_: stop.set())
+    signal.signal(signal.SIGHUP, lambda *_: on_message(READ_AGAIN))
     try:
         yield
     finally:

@@ -14,13 +14,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from gridstat.console.config.metrics_tls import LOOPBACK
 from gridstat.console.daemons.garbage import collect_rarely
 from gridstat.console.daemons.ledger_rows import LedgerRows
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.recorder_metrics import RecorderCollector
 from gridstat.console.daemons.recorder_rows import AccountRows
-from gridstat.console.daemons.service import daemon_signals, notify
+from gridstat.console.daemons.service import READ_AGAIN, daemon_signals, notify
 from gridstat.console.operator_session import open_operator_session
 from gridstat.endpoint.connection_setup import connect_async
 from gridstat.model.cloud import is_pattern
@@ -131,7 +132,10 @@ class RecorderDaemon:
         self._connection: Connection | None = None
         self._metrics = MetricsServer(
             lambda: RecorderCollector(
-                self._recorder.figures(), plan.settings, self._rows.contracts
+                self._recorder.figures(),
+                plan.settings,
+                self._rows.contracts,
+                {"metrics": self._metrics.counters.as_facts()},
             ),
             health=lambda: self._recorder.figures().complaint,
         )
@@ -162,7 +166,7 @@ class RecorderDaemon:
             "recorded": self._recorder.figures().recorded,
         }
         if plan.metrics_port is not None:
-            place = await self._metrics.start(plan.access.broker[0], plan.metrics_port)
+            place = await self._metrics.start(LOOPBACK, plan.metrics_port)
             ready["metrics"] = list(place)
         return ready
 
@@ -251,7 +255,7 @@ async def serve_recorder(
 
     def reload() -> None:
         daemon.rotate()
-        on_message("the open segments are closed, and new ones begun")
+        on_message(f"the open segments are closed, and new ones begun; {READ_AGAIN}")
 
     async def record() -> None:
         on_ready(await daemon.start())

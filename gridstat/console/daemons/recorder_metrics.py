@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from gridstat.console.daemons.listener_metrics import listener_families
 from gridstat.record.record_kinds import EVENTS
 
 if TYPE_CHECKING:
@@ -24,11 +25,16 @@ class RecorderCollector(Collector):
     """The figures of one moment as families; it touches no live state."""
 
     def __init__(
-        self, figures: RecorderFigures, settings: RecorderSettings, contracts: int
+        self,
+        figures: RecorderFigures,
+        settings: RecorderSettings,
+        contracts: int,
+        listeners: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
         self._figures = figures
         self._settings = settings
         self._contracts = contracts
+        self._listeners = listeners or {}
 
     def collect(self) -> Iterator[Metric]:
         figures = self._figures
@@ -52,6 +58,7 @@ class RecorderCollector(Collector):
         if figures.free_bytes is not None:
             yield _gauge("free_bytes", "Room on the file system.", figures.free_bytes)
         yield from self._sizes()
+        yield from listener_families(PREFIX, self._listeners)
 
     def _sizes(self) -> Iterator[Metric]:
         size = GaugeMetricFamily(f"{PREFIX}_log_bytes", "What a log takes.", labels=["log"])

@@ -13,6 +13,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from gridstat.console.daemons.descriptors import take_descriptors
 from gridstat.console.daemons.garbage import collect_rarely
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
@@ -23,7 +24,7 @@ from gridstat.core._core import Core
 from gridstat.core.scheduling import ROUTER_PRIORITY, scheduling_granted
 from gridstat.model.errors import GridStatError, LinkDown
 from gridstat.net.command.certificate_folder import CertificateFolder
-from gridstat.net.command.driver import Driver
+from gridstat.net.command.driver import Driver, DriverEnvironment
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.name_lookup import resolve
 from gridstat.net.command.tls import Credentials
@@ -70,8 +71,13 @@ class RouterDaemon:
             copies=self._router.copies,
             edge_bounds=EdgeBounds(attachments=AttachmentBounds(attached_max=plan.end_points_max)),
         )
+        descriptors = take_descriptors(plan.end_points_max)
+        self._descriptors_max = descriptors.limit
         self._driver: Driver[RouterEvent] = Driver(
-            self._agent, self._credentials, perform=self._perform
+            self._agent,
+            self._credentials,
+            perform=self._perform,
+            environment=DriverEnvironment(table=descriptors.tables[0]),
         )
         self._metrics = MetricsServer(
             lambda: RouterCollector(self.figures()), health=self._complaint
@@ -105,7 +111,10 @@ class RouterDaemon:
             "command": [plan.command_advertised_host, command_port],
         }
         if plan.metrics_port is not None:
-            ready["metrics"] = list(await self._metrics.start(plan.command[0], plan.metrics_port))
+            place = await self._metrics.start(
+                plan.metrics_host, plan.metrics_port, tls=plan.metrics_tls
+            )
+            ready["metrics"] = list(place)
         self._find_broker(plan.brokers, plan.name_services)
         return ready
 
@@ -146,6 +155,11 @@ class RouterDaemon:
             is_accepted=self._agent.is_accepted,
             pressed_channels=frozenset(self._work.back_pressured),
             latency=self._router.latency_histogram(),
+            listeners={
+                "commands": self._driver.counters.as_facts(),
+                "metrics": self._metrics.counters.as_facts(),
+            },
+            descriptors_max=self._descriptors_max,
         )
 
     def reload(self, plan: RouterPlan) -> str:
@@ -290,6 +304,8 @@ FIXED_KEYS: Final = (
     "fifo_priority",
     "locks_memory",
     "metrics_port",
+    "metrics_host",
+    "metrics_tls",
 )
 """Keys that a running router cannot change."""
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import (
@@ -15,6 +15,8 @@ from prometheus_client.core import (
     InfoMetricFamily,
 )
 from prometheus_client.registry import Collector
+
+from gridstat.console.daemons.listener_metrics import listener_families
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,6 +97,8 @@ class RouterFigures:
     is_accepted: bool
     pressed_channels: frozenset[int]
     latency: list[tuple[int, int]]
+    listeners: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    descriptors_max: int = 0
 
 
 class RouterCollector(Collector):
@@ -107,6 +111,8 @@ class RouterCollector(Collector):
             *_channel_families(figures),
             *_source_families(figures),
             _latency_family(figures.latency),
+            *listener_families(PREFIX, figures.listeners),
+            _gauge("descriptors_max", "Limit of open files.", figures.descriptors_max),
         )
 
     def collect(self) -> Iterator[Metric]:

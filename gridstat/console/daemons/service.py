@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+READ_AGAIN: Final = "renewed certificates and authorities are read for the next session"
+"""Answer to SIGHUP of a daemon that has end-points only: each new session reads the files."""
 
 
 @contextmanager

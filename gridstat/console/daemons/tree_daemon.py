@@ -11,21 +11,24 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.tree.qos_broker import QosBroker
 from gridstat.broker.tree.tree_settings import TreeSettings as MachineSettings
+from gridstat.console.config.metrics_tls import LOOPBACK, metrics_tls
 from gridstat.console.config.toml_file import beside
 from gridstat.console.config.tree_file import load_tree
 from gridstat.console.daemons.broker_parts import BrokerParts, listening
 from gridstat.console.daemons.broker_service import Line, ServiceCallbacks, serve_until_stopped
+from gridstat.console.daemons.descriptors import take_descriptors
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.stand_by import JournalPlan, journal_plan
 from gridstat.console.daemons.tree_metrics import TreeCollector, TreeFigures
-from gridstat.net.command.driver import Driver
+from gridstat.net.command.driver import Driver, DriverEnvironment
 from gridstat.net.command.identity import Identity, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from gridstat.console.config.metrics_tls import MetricsTls
     from gridstat.console.config.tree_file import TreeSettings
     from gridstat.model.cloud import EventChannel
     from gridstat.net.command.machine import Event
@@ -41,6 +44,7 @@ class TreePlan:
     channels: tuple[EventChannel, ...]
     certificates: Path
     journal: JournalPlan
+    metrics_tls: MetricsTls | None = None
     term_min: int = 0
 
     @property
@@ -55,6 +59,9 @@ def load_tree_broker(path: Path) -> TreePlan:
         settings=settings,
         channels=channels,
         certificates=beside(path, settings.certificates),
+        metrics_tls=metrics_tls(
+            path, settings.metrics_host, settings.metrics_port, settings.metrics_tls
+        ),
         journal=journal_plan(
             path, settings.journal, broker=settings.broker, lease_s=settings.lease_s
         ),
@@ -74,8 +81,13 @@ class TreeDaemon:
             children=plan.settings.children,
             channels=plan.channels,
         )
+        descriptors = take_descriptors(len(plan.settings.children))
+        self._descriptors_max = descriptors.limit
         self._driver: Driver[Event] = Driver(
-            self.broker, self._parts.credentials, journal=self.journal
+            self.broker,
+            self._parts.credentials,
+            journal=self.journal,
+            environment=DriverEnvironment(table=descriptors.tables[0]),
         )
         self._metrics = MetricsServer(
             lambda: TreeCollector(self.figures()), health=self.journal.complaint
@@ -93,7 +105,10 @@ class TreeDaemon:
             self._driver.connect_to(parent, settings.parent.places())
         ready: Line = {"state": "ready", "broker": settings.broker, "address": list(address)}
         if settings.metrics_port is not None:
-            place = await self._metrics.start(settings.host, settings.metrics_port)
+            metrics_host = settings.metrics_host or LOOPBACK
+            place = await self._metrics.start(
+                metrics_host, settings.metrics_port, tls=self._plan.metrics_tls
+            )
             ready["metrics"] = list(place)
         return ready
 
@@ -103,6 +118,11 @@ class TreeDaemon:
             survey=self.broker.survey(),
             journal=dict(self.journal.figures()),
             sessions=self._driver.counters.as_facts(),
+            listeners={
+                "commands": self._driver.counters.as_facts(),
+                "metrics": self._metrics.counters.as_facts(),
+            },
+            descriptors_max=self._descriptors_max,
         )
 
     def reload(self) -> str:

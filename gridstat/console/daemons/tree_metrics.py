@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.registry import Collector
 
 from gridstat.console.daemons.broker_metrics import (
+    PREFIX,
     gauge,
     journal_families,
     labelled,
     session_families,
     total_families,
 )
+from gridstat.console.daemons.listener_metrics import listener_families
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,6 +30,8 @@ class TreeFigures:
     survey: Mapping[str, Any]
     journal: Mapping[str, float]
     sessions: Mapping[str, int]
+    listeners: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    descriptors_max: int = 0
 
 
 class TreeCollector(Collector):
@@ -46,6 +50,8 @@ class TreeCollector(Collector):
         yield from _channels(facts["channels"])
         yield from journal_families(self._figures.journal)
         yield from session_families(self._figures.sessions)
+        yield from listener_families(PREFIX, self._figures.listeners)
+        yield gauge("descriptors_max", "Limit of open files.", self._figures.descriptors_max)
 
 
 def _channels(channels: list[dict[str, Any]]) -> Iterator[Metric]:

@@ -1,7 +1,8 @@
 """Certificates and keys as files: `ca.pem`, `ca.key`, and a pair for each party.
 
-The pair of router `c1/e0` is `router-c1__e0.pem` and `.key`. Keys are readable by their owner only.
-Files are replaced whole, so a reader never sees half of one.
+The pair of router `c1/e0` is `router-c1__e0.pem` and `.key`; `Identity.file_stem` gives each party
+a name of its own. Keys are readable by their owner only. Files are replaced whole, so a reader
+never sees half of one.
 """
 
 from __future__ import annotations
@@ -86,7 +87,12 @@ class CertificateFolder:
         return datetime.fromtimestamp(self._clock.posix_ns() / 1e9, tz=UTC)
 
     def files(self, identity: Identity) -> CertificateFiles:
-        stem = identity.file_stem
+        """Return the paths of the party's files; they need not exist.
+
+        Files that an earlier release has named are found as well. A file that belongs to another
+        party is never returned.
+        """
+        stem = self._stem(identity)
         return CertificateFiles(self._pem(AUTHORITY_STEM), self._pem(stem), self._key(stem))
 
     def present(self, identity: Identity) -> CertificateFiles:
@@ -212,6 +218,22 @@ class CertificateFolder:
         if authority.certificate.not_valid_after_utc - self.now() < timedelta(0):
             raise CertificateRefused(f"{pem} has expired", hint="make a new one with --force")
         return authority
+
+    def _stem(self, identity: Identity) -> str:
+        stems = identity.file_stem, identity.unique_file_stem, identity.old_file_stem
+        owners = {stem: self._owner(stem) for stem in stems}
+        for stem in stems:
+            if owners[stem] == identity:
+                return stem
+        is_free = owners[identity.file_stem] is None
+        return identity.file_stem if is_free else identity.unique_file_stem
+
+    def _owner(self, stem: str) -> Identity | None:
+        """Return the party of a certificate; None if there is none, or it cannot be read."""
+        try:
+            return identity_in(self.load(self._pem(stem)))
+        except CertificateRefused:
+            return None
 
     def _pem(self, stem: str) -> Path:
         return self.path / f"{stem}.pem"

@@ -168,7 +168,8 @@ class LedgerEntry(Struct, frozen=True):
 
     With a `variable_id` the edge that forwards the report adds its own counts of that variable to
     the answer, in `Answer.copies`. Latencies are counted by powers of two of a microsecond, without
-    empty buckets at the end; the gap is the worst of the newest hour that has one.
+    empty buckets at the end; the gap is the worst of the newest hour that has one. Of the lost,
+    `lost_to_clock` were lost while the publisher's clock was set.
     """
 
     subscription_id: int
@@ -187,6 +188,7 @@ class LedgerEntry(Struct, frozen=True):
     latency_counts: Annotated[tuple[Count, ...], msgspec.Meta(max_length=BUCKETS)] = ()
     gap_slots_max: Count = 0
     gap_ended_ns: Count = 0
+    lost_to_clock: Count = 0
 
 
 _NOT_COUNTED: Final = {
@@ -197,6 +199,7 @@ _NOT_COUNTED: Final = {
     "latency_counts",
     "gap_slots_max",
     "gap_ended_ns",
+    "lost_to_clock",
 }
 LEDGER_COUNTS: Final = tuple(
     name for name in LedgerEntry.__struct_fields__ if name not in _NOT_COUNTED
@@ -359,12 +362,20 @@ class Outcomes(Struct, frozen=True):
     outcomes: tuple[Outcome, ...]
 
 
+# Notices of a broker to an end-point follow. Each has a property `live_subscription_id`: the
+# subscription without which a repetition would mislead the end-point; None if it never does.
+
+
 class Matched(Struct, frozen=True):
     """Notice that a pattern subscription has matched a variable and was granted a contract for
     it."""
 
     pattern_id: int
     granted: GrantedOutcome
+
+    @property
+    def live_subscription_id(self) -> int:
+        return self.granted.subscription_id
 
 
 class Unpublished(Struct, frozen=True):
@@ -380,6 +391,10 @@ class Unpublished(Struct, frozen=True):
     code: int = 0
     reason: str = ""
 
+    @property
+    def live_subscription_id(self) -> None:
+        return None
+
 
 class ContractChanged(Struct, frozen=True):
     """Notice that the broker has moved a subscription to other paths, or that paths are down.
@@ -391,6 +406,10 @@ class ContractChanged(Struct, frozen=True):
 
     granted: GrantedOutcome
     order: tuple[int, int] = (0, 0)
+
+    @property
+    def live_subscription_id(self) -> int:
+        return self.granted.subscription_id
 
 
 class PublicationChanged(Struct, frozen=True):
@@ -405,12 +424,20 @@ class PublicationChanged(Struct, frozen=True):
     from_ns: int
     order: tuple[int, int] = (0, 0)
 
+    @property
+    def live_subscription_id(self) -> int:
+        return self.subscription_id
+
 
 class ModesChanged(Struct, frozen=True):
     """Notice of the active modes as a mask, and of those about to become active."""
 
     modes: int
     next_modes: int = 0
+
+    @property
+    def live_subscription_id(self) -> None:
+        return None
 
 
 class EventsPoliced(Struct, frozen=True):
@@ -424,6 +451,10 @@ class EventsPoliced(Struct, frozen=True):
     variable_id: int
     count_id: int
     counts: Annotated[dict[ShortText, Count], msgspec.Meta(max_length=POLICED_REASONS_MAX)]
+
+    @property
+    def live_subscription_id(self) -> None:
+        return None
 
 
 Notice: TypeAlias = (

@@ -23,6 +23,8 @@ from gridstat.net.clock import SystemClock
 from gridstat.net.command.certificate_authority import identity_in, load_certificates
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.net.clock import Clock
 
 SIGNED_PREFIX: Final = b"gridstat request 1\n"
@@ -84,10 +86,15 @@ class Verifier(Protocol):
 
 
 class AuthorityVerifier:
-    """Accepts certificates that one of the given authorities has signed, within their dates."""
+    """Accepts certificates that one of the given authorities has signed, within their dates.
 
-    def __init__(self, authorities_pem: bytes, clock: Clock | None = None) -> None:
-        self._authorities = load_certificates(authorities_pem, of="the authority's file")
+    `authorities` returns their present PEM text, so a reload of the credentials counts at once.
+    """
+
+    def __init__(self, authorities: Callable[[], bytes], clock: Clock | None = None) -> None:
+        self._read = authorities
+        self._pem = authorities()
+        self._authorities = load_certificates(self._pem, of="the authority's file")
         self._clock = clock or SystemClock()
         self._keys: OrderedDict[bytes, Ed25519PublicKey] = OrderedDict()
 
@@ -143,6 +150,10 @@ class AuthorityVerifier:
             )
 
     def _check_chain(self, found: x509.Certificate) -> None:
+        pem = self._read()
+        if pem != self._pem:
+            self._authorities = load_certificates(pem, of="the authority's file")
+            self._pem = pem
         for authority in self._authorities:
             try:
                 found.verify_directly_issued_by(authority)

@@ -6,6 +6,8 @@ the URI's host, the name its path, and the first part of the name is the cloud.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -15,6 +17,10 @@ from gridstat.model.cloud import check_name
 from gridstat.model.errors import LayoutError
 
 SCHEME: Final = "gridstat://"
+READABLE_CHARS_MAX: Final = 80
+DIGEST_CHARS: Final = 32
+_PLAIN: Final = re.compile(r"[a-z0-9.-]+(?:[_/][a-z0-9.-]+)*")
+"""Names in which no two underscores, and no underscore and slash, are neighbours."""
 
 
 class Role(Enum):
@@ -55,6 +61,25 @@ class Identity:
 
     @property
     def file_stem(self) -> str:
+        """Name of the party's files without an ending; no two identities have the same.
+
+        The name is readable where it can be: in small letters, with `__` for each slash. Any other
+        name might be that of another party on a file system that ignores case, or be too long: its
+        digest is added behind a `~`, which no name has.
+        """
+        is_plain = _PLAIN.fullmatch(self.name) and len(self.name) <= READABLE_CHARS_MAX
+        return self.old_file_stem if is_plain else self.unique_file_stem
+
+    @property
+    def unique_file_stem(self) -> str:
+        """Name of the files with the digest of the name, whatever the name is."""
+        readable = re.sub(r"[^a-z0-9.-]", "_", self.name.lower())[-READABLE_CHARS_MAX:]
+        digest = hashlib.sha256(self.name.encode()).hexdigest()[:DIGEST_CHARS]
+        return f"{self.role.value}-{readable}~{digest}"
+
+    @property
+    def old_file_stem(self) -> str:
+        """Name of the files as earlier releases wrote it; two identities may have the same."""
         return f"{self.role.value}-{self.name.replace('/', '__')}"
 
 

@@ -9,10 +9,11 @@ gives the reason of a refusal. A client whose session is open has therefore been
 messages go to the owner in order. CLOSING: a last Bye is written, and input is read and dropped
 until the peer closes its side.
 
-Timeouts. A peer that has not sent Hello within `hello_within_s` is refused. An open session without
-input for `ping_interval_s` sends Ping; after `silent_intervals_max` silent intervals it ends with
-`DeadlinePassed`. A closing session is aborted after `linger_s`. A peer that reads too slowly, so
-that more than `write_bytes_max` bytes wait, is cut off.
+Timeouts. A peer that has not sent Hello within `hello_within_s` is refused, and so is one that
+sends more than `UNAUTHENTICATED_BYTES_MAX` bytes before its certificate is checked. An open session
+without input for `ping_interval_s` sends Ping; after `silent_intervals_max` silent intervals it
+ends with `DeadlinePassed`. A closing session is aborted after `linger_s`. A peer that reads too
+slowly, so that more than `write_bytes_max` bytes wait, is cut off.
 
 Restart. A session keeps nothing: messages under way are lost with it, and no message is repeated
 here. The dialer (`dialer.py`) opens a new session, in which both sides report their state again.
@@ -40,6 +41,7 @@ from gridstat.model.errors import (
 from gridstat.net.command.address import address_text
 from gridstat.net.command.frames import FrameReader, decode_message, frame
 from gridstat.net.command.messages import Bye, Hello, Ping, Pong
+from gridstat.net.command.session_settings import UNAUTHENTICATED_BYTES_MAX
 from gridstat.net.command.tls import TlsEngine, explain_failure
 
 if TYPE_CHECKING:
@@ -119,6 +121,7 @@ class Session(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._tls = TlsEngine(parameters.context, is_server=parameters.is_server)
         self._reader = FrameReader(HELLO_BYTES_MAX)
+        self._unauthenticated_bytes = 0
         self._unread_bodies: Iterator[bytes] | None = None
         """Frame bodies that were received but not handled yet; None if there are none."""
         self._is_paused = False
@@ -172,10 +175,20 @@ class Session(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def give_way(self) -> None:
+        """End at once, since another connection takes the place of this unopened one."""
+        error = LinkDown(f"{self._peer_text()} has given way to a newer connection")
+        self._end(error, cause="gave_way", sends_bye=False)
+        if self._transport is not None:
+            self._transport.abort()
+
     # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if self.state is not SessionState.CONNECTING:  # Ended before the connection was ready.
+            self._transport.abort()
+            return
         self._timer = self._loop.call_later(self._settings.hello_within_s, self._hello_timed_out)
         self._tls.begin()
         self._write_encrypted()
@@ -185,6 +198,8 @@ class Session(asyncio.Protocol):
             return
         self._has_received = True
         self._counters.bytes_in += len(data)
+        if self.state is SessionState.CONNECTING and self._is_talking_too_much(len(data)):
+            return
         try:
             plain = self._tls.receive(data)
         except ssl.SSLError as error:
@@ -212,6 +227,20 @@ class Session(asyncio.Protocol):
             self.finished.set_result(None)
 
     # Opening.
+
+    def _is_talking_too_much(self, received_bytes: int) -> bool:
+        """Count the bytes of a peer without a checked certificate; abort beyond the bound."""
+        self._unauthenticated_bytes += received_bytes
+        if not self.is_server or self._unauthenticated_bytes <= UNAUTHENTICATED_BYTES_MAX:
+            return False
+        text = (
+            f"{self._peer_text()} sent more than {UNAUTHENTICATED_BYTES_MAX:,} bytes before its "
+            "certificate"
+        )
+        self._end(LinkDown(text), cause="too_many_bytes", sends_bye=False)
+        assert self._transport is not None
+        self._transport.abort()
+        return True
 
     def _identify(self) -> None:
         """Check the certificate of the peer after the handshake; a client then sends its Hello."""

@@ -9,6 +9,11 @@ from typing import Final
 from gridstat.net.command.frames import FRAME_BYTES_MAX
 
 SESSIONS_MAX: Final = 10_000
+UNAUTHENTICATED_BYTES_MAX: Final = 8_192
+"""Bytes that a server reads from a peer before the peer's certificate is checked.
+
+A handshake of ours takes about 2,000 bytes; a chain of several certificates fits too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +39,15 @@ class SessionSettings:
 
 @dataclass(slots=True)
 class SessionCounters:
-    """Counters over all sessions of one process; all but `sessions` only grow.
+    """Counters over all sessions of one process; all but `sessions` and `pending` only grow.
 
-    `refused` counts refused peers and `ended` counts ended sessions, both by cause.
+    `pending` counts accepted connections that are no session yet. `refused` counts refused peers
+    and `ended` counts ended sessions, both by cause.
     """
 
     sessions: int = 0
+    pending: int = 0
+    accept_pauses: int = 0
     sessions_opened: int = 0
     frames_in: int = 0
     frames_out: int = 0

@@ -61,6 +61,11 @@ class Credentials:
         """Certificate in the form that `Attach.certificate` carries."""
         return self._certificate
 
+    @property
+    def authorities(self) -> bytes:
+        """Certificates of all trusted authorities, as PEM text."""
+        return self._authorities
+
     def context(self, *, is_server: bool) -> ssl.SSLContext:
         return self._server_context if is_server else self._client_context
 
@@ -78,7 +83,8 @@ class Credentials:
 
     def _load(self, identity: Identity) -> None:
         files = self.files
-        load_certificates(read_pem(files.authority), of=str(files.authority))
+        authorities = read_pem(files.authority)
+        load_certificates(authorities, of=str(files.authority))
         own = _own_certificate(files)
         if identity_in(own) != identity:
             raise CertificateRefused(f"{files.certificate} belongs to {identity_in(own)}")
@@ -90,6 +96,7 @@ class Credentials:
         self._identity, self._private_key = identity, private_key
         self._server_context, self._client_context = server, client
         self._certificate = certificate_der(own)
+        self._authorities = authorities
 
     def _read_stamps(self) -> tuple[tuple[int, int], ...]:
         return tuple(

@@ -10,12 +10,15 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gridstat.model.errors import CertificateRefused, ConfigurationError, LayoutError
 from gridstat.net.command.certificate_authority import Authority, identity_in
 from gridstat.net.command.certificate_folder import CertificateFolder, write_whole
 from gridstat.net.command.identity import Identity, Role
 from tests.unit.net.command.fixed_clock import START, FixedClock
+from tests.unit.net.command.test_identity import NAMES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,10 +108,64 @@ def test_states_follow_the_dates(folder: CertificateFolder, clock: FixedClock) -
     assert states == ["not yet valid", "valid", "renew soon", "expired"]
 
 
-def test_two_names_with_one_file_name_do_not_share_it(folder: CertificateFolder) -> None:
-    folder.issue(Identity(Role.ROUTER, "c1__e0"))
-    with pytest.raises(ConfigurationError, match="belongs to router/c1__e0"):
-        folder.renew(ROUTER)
+ALIKE = [
+    ("c1/e0", "c1__e0"),
+    ("c1/e0", "C1/e0"),
+    ("c1/a_/b", "c1/a/_b"),
+    ("c1/straße", "c1/STRASSE"),
+    ("c1/x:y", "c1/x_y"),
+    ("c1/" + "a" * 250, "c1/" + "a" * 249 + "b"),
+]
+
+
+@pytest.mark.parametrize("names", ALIKE)
+def test_two_identities_never_share_a_key_file(
+    folder: CertificateFolder, names: tuple[str, str]
+) -> None:
+    first, second = (Identity(Role.ROUTER, name) for name in names)
+    made = [folder.ensure(first), folder.ensure(second)]
+    assert len({one.key.name.casefold() for one in made}) == 2
+    assert len({one.key.read_bytes() for one in made}) == 2
+    for identity, files in zip((first, second), made, strict=True):
+        assert identity_in(folder.load(files.certificate)) == identity
+        assert (
+            folder.ensure(identity) == folder.renew(identity) == folder.present(identity) == files
+        )
+
+
+@given(st.lists(NAMES, min_size=2, max_size=2, unique=True))
+def test_no_two_names_have_one_file_name_on_a_file_system_that_ignores_case(
+    names: list[str],
+) -> None:
+    first, second = (Identity(Role.ENDPOINT, name).file_stem for name in names)
+    assert first.casefold() != second.casefold()
+    assert first.isascii()
+    assert len(first) <= 128
+
+
+@pytest.mark.parametrize("name", ["c1__e0", "C1/e0", "c1/x:y", "c1/straße"])
+def test_files_that_an_older_release_named_are_still_found(
+    folder: CertificateFolder, name: str
+) -> None:
+    identity = Identity(Role.ROUTER, name)
+    made = folder.issue(identity)
+    old = f"router-{name.replace('/', '__')}"
+    made.key.rename(folder.path / f"{old}.key")
+    made.certificate.rename(folder.path / f"{old}.pem")
+    found = folder.ensure(identity)
+    assert (found.key.name, found.certificate.name) == (f"{old}.key", f"{old}.pem")
+    assert folder.present(identity) == folder.renew(identity) == found
+
+
+def test_an_old_file_of_another_identity_is_left_to_its_owner(folder: CertificateFolder) -> None:
+    other = folder.issue(Identity(Role.ROUTER, "c1__e0"))
+    other.key.rename(folder.path / "router-c1__e0.key")
+    other.certificate.rename(folder.path / "router-c1__e0.pem")
+    before = (folder.path / "router-c1__e0.key").read_bytes()
+    made = folder.ensure(ROUTER)
+    assert made.key.read_bytes() != before
+    assert (folder.path / "router-c1__e0.key").read_bytes() == before
+    assert folder.ensure(ROUTER) == made
 
 
 def test_what_exists_is_kept_while_it_is_good(folder: CertificateFolder, clock: FixedClock) -> None:

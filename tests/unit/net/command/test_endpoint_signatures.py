@@ -34,7 +34,8 @@ class Party:
         self.key = Ed25519PrivateKey.generate()
         made = self.authority.issue(END_POINT, self.key.public_key(), START)
         self.der = certificate_der(made)
-        self.verifier = AuthorityVerifier(certificate_pem(self.authority.certificate), self.clock)
+        pem = certificate_pem(self.authority.certificate)
+        self.verifier = AuthorityVerifier(lambda: pem, self.clock)
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +115,20 @@ def test_an_authority_of_the_same_name_is_refused_too(party: Party) -> None:
 def test_during_a_roll_over_both_authorities_are_trusted(party: Party) -> None:
     newer = Authority.create(START)
     pem = certificate_pem(party.authority.certificate) + certificate_pem(newer.certificate)
-    verifier = AuthorityVerifier(pem, party.clock)
+    verifier = AuthorityVerifier(lambda: pem, party.clock)
     made = newer.issue(END_POINT, party.key.public_key(), START)
     assert verifier.certificate(party.der) == verifier.certificate(certificate_der(made))
+
+
+def test_an_authority_that_was_removed_since_is_not_trusted_any_more(party: Party) -> None:
+    old, newer = party.authority, Authority.create(START)
+    trusted = [certificate_pem(old.certificate)]
+    verifier = AuthorityVerifier(lambda: trusted[0], party.clock)
+    verifier.certificate(party.der)
+    trusted[0] = certificate_pem(newer.certificate)
+    with pytest.raises(CertificateRefused, match="not signed by the grid's authority"):
+        verifier.certificate(party.der)
+    verifier.certificate(certificate_der(newer.issue(END_POINT, party.key.public_key(), START)))
 
 
 def test_the_authority_itself_is_no_end_point(party: Party) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unicodedata import normalize
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +11,8 @@ from hypothesis import strategies as st
 from gridstat.model.errors import LayoutError
 from gridstat.net.command.identity import Identity, Role, parse_peer, parse_uri
 
-PARTS = st.text(
-    st.characters(exclude_categories=("C", "Z"), exclude_characters="/*"), min_size=1, max_size=12
-)
+LETTERS = st.characters(categories=("Lu", "Ll"), include_characters="0123456789_-:")
+PARTS = st.text(LETTERS, min_size=1, max_size=12).map(lambda text: normalize("NFC", text))
 NAMES = st.lists(PARTS, min_size=1, max_size=4).map("/".join)
 
 
@@ -43,6 +44,9 @@ def test_an_identity_survives_its_uri_and_its_peer_string(role: Role, name: str)
         "gridstat://router/c1/%20",
         "gridstat://router/c1/%2A",
         "gridstat://router/c1/%FF",
+        "gridstat://router/c1/%5B/x%5D",
+        "gridstat://router/c1/..",
+        "gridstat://router/c1/e%CC%81",
         "",
     ],
 )
