@@ -45,7 +45,7 @@ class PipelineFolder:
         place = self.path / "checkpoints"
         try:
             place.mkdir(parents=True, exist_ok=True)
-            lock = os.open(place / f"{job}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            lock = os.open(place / f"{job}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StorageFailed(
                 f"{place}: {error.strerror}", hint="make room, or give the pipeline another folder"

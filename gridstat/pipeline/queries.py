@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 
-from gridstat.model.errors import UnknownName
+from gridstat.model.errors import NotReadOnly, UnknownName
 from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.log_source import NAME
+from gridstat.pipeline.read_only_plan import checked_plan, run_plan
 from gridstat.pipeline.schemas import TABLES
 from gridstat.record.record_kinds import COUNTERS, EVENTS, KINDS, LEDGERS
 
@@ -23,6 +25,8 @@ LOG_PREFIX: Final = "log_"
 
 BOUNDED: Final = (EVENTS.name, LEDGERS.name, COUNTERS.name)
 """Kinds of the log that grow with time, so that reading only a part of them is worth it."""
+
+SIMPLER: Final = "ask for less at once; deeply nested brackets, calls and queries are too complex"
 
 
 def make_views(
@@ -55,11 +59,18 @@ def run_statement(
     statement: str,
     recorded_rows: RowChoice | None = None,
 ) -> DataFrame:
-    """Return the result of a statement; raise an error in plain text if Spark cannot parse it."""
+    """Return the result of a statement that only reads these tables.
+
+    Raise `NotReadOnly` for any other statement, and an error in plain text if Spark cannot parse
+    it.
+    """
     names = make_views(spark, folder, recorded_rows)
     try:
-        return spark.sql(statement)
+        return run_plan(spark, checked_plan(spark, statement, names))
     except (ParseException, AnalysisException) as error:
         said = str(error).strip().partition("\n")[0]
         known = ", ".join(names) or "none yet; start `gridstat pipeline run`"
         raise UnknownName(said, hint=f"tables here: {known}") from error
+    except Py4JJavaError as error:
+        kind = error.java_exception.getClass().getSimpleName()
+        raise NotReadOnly(f"Spark cannot plan the statement: {kind}", hint=SIMPLER) from error

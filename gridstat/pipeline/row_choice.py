@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gridstat.model.cloud import NAME_BYTES_MAX, check_pattern, is_pattern
+from gridstat.model.cloud import NAME_BYTES_MAX, check_stored_pattern, is_pattern
 from gridstat.model.errors import ConfigurationError, LayoutError
 from gridstat.pipeline.time_spans import within
 
@@ -38,8 +38,10 @@ _MOMENT_HINT: Final = (
     "write 2026-01-01T00:00:00Z, or with +01:00 as its zone, or nanoseconds since 1970"
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SEPARATOR: Final = re.compile(r"(?<!\\),")
-"""A comma between two patterns; one that belongs to a name has a backslash before it."""
+_ESCAPES: Final = r"in a name, write \\ for a backslash and \, for a comma"
+_ESCAPE: Final = re.compile(r"\\(.?)", re.DOTALL)
+_TOKEN: Final = re.compile(r"\\([\\,])|(,)|([^\\,]+)")
+"""A comma or backslash of a name, escaped; a comma between two patterns; other characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,31 +138,44 @@ def _moment_ns(text: str) -> int | None:
 
 def _joined(patterns: tuple[str, ...]) -> str:
     """Return the text from which `_patterns` reads these patterns."""
-    return ",".join(pattern.replace(",", "\\,") for pattern in patterns)
+    return ",".join(re.sub(r"[\\,]", r"\\\g<0>", pattern) for pattern in patterns)
 
 
 def _patterns(text: str) -> tuple[str, ...]:
-    if len(text) > VARIABLES_MAX * (NAME_BYTES_MAX + 2):
+    if len(text) > VARIABLES_MAX * (2 * NAME_BYTES_MAX + 2):
         raise ConfigurationError(
             f"variables of {len(text):,} characters", hint=f"at most {VARIABLES_MAX:,} variables"
         )
-    patterns = tuple(
-        dict.fromkeys(part.replace("\\,", ",").strip() for part in _SEPARATOR.split(text))
-    )
+    patterns = tuple(dict.fromkeys(_separated(text)))
     if len(patterns) > VARIABLES_MAX:
         raise ConfigurationError(
             f"{len(patterns):,} variables", hint=f"at most {VARIABLES_MAX:,}; patterns name many"
         )
     for pattern in patterns:
         try:
-            check_pattern(pattern)
+            check_stored_pattern(pattern)
         except LayoutError as error:
             raise ConfigurationError(
                 f"variables: {error.args[0]}",
                 hint="names or patterns with commas between them: c1/*/frequency,c2/**; "
-                "a comma in a name is written \\,",
+                + _ESCAPES,
             ) from error
     return patterns
+
+
+def _separated(text: str) -> list[str]:
+    """Split at the commas between patterns, and undo the escapes in them."""
+    if any(found[1] not in {",", "\\"} for found in _ESCAPE.finditer(text)):
+        raise ConfigurationError(
+            "variables: a backslash has neither a comma nor a backslash after it", hint=_ESCAPES
+        )
+    parts = [""]
+    for escaped, separator, plain in _TOKEN.findall(text):
+        if separator:
+            parts.append("")
+        else:
+            parts[-1] += escaped or plain
+    return [part.strip() for part in parts]
 
 
 def _expression(pattern: str) -> str:

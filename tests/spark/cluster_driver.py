@@ -17,7 +17,8 @@ from gridstat.pipeline.spark_session import SparkSettings, spark_session
 
 def main(words: list[str]) -> None:
     folder, log, rows, told = words
-    wanted = replace(SparkSettings(), **json.loads(told))
+    named = json.loads(told)
+    wanted = replace(SparkSettings(), **{**named, "properties": Path(named["properties"])})
     spark = spark_session(wanted)
     place = PipelineFolder(Path(folder), Path(log))
     Ingest(spark, place, IngestSettings(rows_per_batch=int(rows), rows_per_share=1)).run_to_end()

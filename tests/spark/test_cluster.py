@@ -15,6 +15,7 @@ from gridstat.pipeline.progress import read_progress
 from gridstat.pipeline.schemas import EVENTS, QUARANTINE, ROLLUP_1M, ROLLUP_1S
 from lab.spark_cluster import SparkCluster
 from tests.cluster.eventually import eventually
+from tests.spark.listeners import command_lines_of, listeners_of
 from tests.spark.made_logs import grow, open_log, record_streams
 from tests.spark.table_rows import complaint, rows_of
 
@@ -46,6 +47,8 @@ def driver(cluster: SparkCluster, folder: Path, log: Path) -> subprocess.Popen[b
         "driver_memory": settings.driver_memory,
         "java_options": settings.java_options,
         "has_archive": settings.has_archive,
+        "host": settings.host,
+        "properties": str(settings.properties),
         "more": dict(settings.more),
     }
     words = [str(folder), str(log), str(ROWS_PER_BATCH), json.dumps(told)]
@@ -55,6 +58,18 @@ def driver(cluster: SparkCluster, folder: Path, log: Path) -> subprocess.Popen[b
             stdout=output,
             stderr=output,
         )
+
+
+def attack(cluster: SparkCluster, job: subprocess.Popen[bytes]) -> None:
+    """Look for the secret on command lines, and for a process that listens to other machines."""
+    drivers = command_lines_of(job.pid)
+    executors = [line for line in cluster.command_lines() if b"CoarseGrainedExecutor" in line]
+    assert executors
+    assert all(b"-Dspark.network.crypto.enabled=true" in line for line in executors)
+    assert not [
+        line for line in drivers + cluster.command_lines() if cluster.secret.encode() in line
+    ]
+    assert all(each.is_loopback for each in listeners_of(job.pid).values())
 
 
 def test_a_worker_killed_at_its_work_changes_no_table(
@@ -72,6 +87,7 @@ def test_a_worker_killed_at_its_work_changes_no_table(
 
         try:
             eventually(has_begun, within_s=WITHIN_S)
+            attack(cluster, job)
             cluster.kill_worker(0)
             assert read_progress(there.path)["taken"] < BATCHES * ROWS_PER_BATCH
             assert job.wait(WITHIN_S) == 0, (tmp_path / "driver.log").read_text()

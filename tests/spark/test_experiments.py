@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from benchmarks.errors import BenchmarkError
 from benchmarks.experiments.distribution import (
     DISTRIBUTION,
     Counted,
@@ -22,6 +21,7 @@ from benchmarks.experiments.distribution import (
 from benchmarks.pipeline_driver import count_bins
 from benchmarks.samples import Label, write_samples
 from benchmarks.statistics import summary_of
+from gridstat.model.errors import LayoutError
 from gridstat.pipeline.experiments import (
     BINS,
     SUMMARY,
@@ -134,7 +134,7 @@ def test_a_count_that_spark_and_numpy_disagree_on_is_told() -> None:
 
 
 def test_more_events_in_a_run_than_are_kept_are_refused() -> None:
-    with pytest.raises(BenchmarkError, match="too long"):
+    with pytest.raises(LayoutError, match="too long"):
         DISTRIBUTION.run({"seconds": 600.0}, lambda *_: None)
 
 

@@ -349,7 +349,7 @@ def test_what_is_recorded_after_planning_is_for_the_next_query(
         ({"variables": "a/x,,b"}, "variables: name ''", "with commas"),
         ({"variables": "a/x*"}, "pattern 'a/x*' is not understood", "with commas"),
         ({"variables": ",".join(f"a/{n}" for n in range(1_001))}, "1,001 variables", "1,000"),
-        ({"variables": "a" * 300_000}, "300,000 characters", "1,000 variables"),
+        ({"variables": "a" * 600_000}, "600,000 characters", "1,000 variables"),
         ({"kind": "gaps", "variables": "a/x"}, "gaps are not of variables", "ledgers"),
     ],
 )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql import functions as F
 
-from gridstat.model.cloud import check_pattern, matches
+from gridstat.model.cloud import check_stored_pattern, matches
 from gridstat.model.errors import Misuse, UnknownName
 from gridstat.model.rate_law import Period
 from gridstat.pipeline.delta_tables import StoredTable
@@ -55,7 +55,7 @@ class ReplayRequest:
         if not 0 <= self.from_ns < self.to_ns:
             raise Misuse("there is nothing before the beginning", hint="say --from before --to")
         for pattern in self.patterns:
-            check_pattern(pattern)
+            check_stored_pattern(pattern)
 
     def names(self, variable: str) -> bool:
         """Return whether a variable matches one of the patterns."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gridstat.model.cloud import matches
+from gridstat.model.cloud import NAME_BYTES_MAX, check_stored_pattern, matches
 from gridstat.model.errors import ConfigurationError
 from gridstat.pipeline.log_options import read_options
 from gridstat.pipeline.row_choice import INT64_MAX, VARIABLES_MAX, RowChoice, read_choice
@@ -20,6 +20,12 @@ PATTERNS = st.builds(
     st.lists(PARTS | st.just("*"), min_size=1, max_size=4),
     st.booleans(),
 ) | st.just("**")
+LETTERS = st.sampled_from("\\,a") | st.characters(
+    codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="/*"
+)
+LEGAL_NAMES = st.lists(st.text(LETTERS, min_size=1, max_size=6), min_size=1, max_size=4).map(
+    "/".join
+)
 
 
 @given(names=st.lists(NAMES | st.none(), max_size=8), patterns=st.lists(PATTERNS, min_size=1))
@@ -115,6 +121,30 @@ def test_a_name_with_a_comma_is_chosen_by_an_escape() -> None:
     choice = read_choice({"variables": r"c1/hill/a\,b,c2/**"})
     assert choice.variables == ("c1/hill/a,b", "c2/**")
     assert read_choice(choice.options) == choice
+
+
+@given(st.lists(LEGAL_NAMES | PATTERNS, min_size=1, max_size=4, unique=True))
+@example(["c1/a\\", "c1/b"])
+@example(["c1/a\\,b", "\\\\,"])
+def test_any_legal_names_are_the_same_by_their_options(names: list[str]) -> None:
+    for name in names:
+        check_stored_pattern(name)
+    choice = RowChoice(variables=tuple(names))
+    assert read_choice(choice.options) == choice
+
+
+def test_as_many_names_as_may_be_and_all_escaped_are_the_same_by_their_options() -> None:
+    longest = "\\" * (NAME_BYTES_MAX - 5)
+    choice = RowChoice(variables=tuple(f"{longest}/{each:04}" for each in range(VARIABLES_MAX)))
+    assert read_choice(choice.options) == choice
+
+
+@pytest.mark.parametrize("text", ["c1/a\\", "c1/a\\\\\\", "c1/a\\b,c1/c", "c1/a\\ ,c1/c"])
+def test_a_backslash_that_escapes_nothing_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^variables: a backslash") as told:
+        read_choice({"variables": text})
+    assert r"\\" in str(told.value.hint)
+    assert r"\," in str(told.value.hint)
 
 
 @pytest.mark.parametrize("names", ["true", "false"])
