@@ -42,9 +42,11 @@ from gridstat.broker.records.registry import Registry
 from gridstat.broker.recovery import Recovery
 from gridstat.broker.requests.command_dispatcher import CommandDispatcher
 from gridstat.broker.requests.contract_changes import ContractChanges
+from gridstat.broker.requests.contract_notices import ContractNotices
 from gridstat.broker.requests.endpoint_attachments import EndPointAttachments
 from gridstat.broker.requests.endpoint_presence import EndPointPresence
 from gridstat.broker.requests.notices import Notices
+from gridstat.broker.requests.outcomes import few_words
 from gridstat.broker.requests.pending_grants import PendingGrants
 from gridstat.broker.requests.publication_changes import PublicationChanges
 from gridstat.broker.requests.publications import Publications
@@ -58,11 +60,13 @@ from gridstat.broker.requests.subscriptions import Subscriptions
 from gridstat.broker.routers.path_moves import PathMoves
 from gridstat.broker.routers.router_health import RouterHealth
 from gridstat.broker.routers.router_sessions import RouterSessions
+from gridstat.broker.routers.routers_capability import routers_capability
 from gridstat.broker.routers.row_refusals import RowRefusals
 from gridstat.broker.segments.parent_dispatcher import ParentDispatcher
 from gridstat.broker.segments.parent_session import ParentSession
 from gridstat.broker.tables.channel_plan import ChannelPlan
 from gridstat.broker.tables.router_tables import RouterTables
+from gridstat.model.cloud import is_legal
 from gridstat.model.errors import NotAuthorised
 from gridstat.net.command.machine import (
     Connected,
@@ -72,7 +76,7 @@ from gridstat.net.command.machine import (
     Received,
     TimerFired,
 )
-from gridstat.net.command.operator_messages import OperatorCommand
+from gridstat.net.command.operator_messages import OperatorCommand, TreeCommand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -145,7 +149,10 @@ class LeafBroker:
         context = self._context
         refusals = RowRefusals(context)
         replacement = PathReplacement(context, self._health, refusals)
-        self._grants = PendingGrants(context, self._requests, notices, self._moves, replacement)
+        self._contract_notices = ContractNotices(context, notices, replacement)
+        self._grants = PendingGrants(
+            context, self._requests, notices, self._contract_notices, self._moves, replacement
+        )
         self._tree = ParentDispatcher(
             context,
             ParentSession(context),
@@ -157,7 +164,7 @@ class LeafBroker:
         self._recovery = Recovery(
             context,
             self._health,
-            notices,
+            self._contract_notices,
             self._moves,
             self._presence,
             refusals,
@@ -165,7 +172,7 @@ class LeafBroker:
             self._tree,
             self._router_sessions,
         )
-        self._placement = Placement(context, notices, self._tree)
+        self._placement = Placement(context, notices, self._contract_notices, self._tree)
 
     def _compose_commands(self, notices: Notices, channel_plan: ChannelPlan) -> None:
         """Create the parts that decide the commands of end-points and operators."""
@@ -179,7 +186,7 @@ class LeafBroker:
             context, self._requests, self._moves, self._tree.contracts
         )
         self._publication_changes = PublicationChanges(
-            context, self._requests, notices, self._tree.identifiers.take
+            context, self._requests, self._contract_notices, self._tree.identifiers.take
         )
         self._publications = Publications(
             context,
@@ -215,7 +222,7 @@ class LeafBroker:
             LeafCapability(name="term", timers={START_TIMER: self._begin}),
             self._operator_commands.capability(cloud, self._routers, self._channels),
             self._tree.position_capability(tree),
-            self._recovery.routers_capability(cloud),
+            routers_capability(context, cloud, self._router_sessions, self._health, self._recovery),
             self._attachments.capability(registrations),
             self._recovery.capability(),
             self._placement.capability(),
@@ -324,10 +331,24 @@ class LeafBroker:
     def _term_began(self, _: Applied) -> None:
         early, self._early = self._early or [], None
         self._context.note("term_began", term=self.registry.term)
+        self._warn_of_names()
         # Timers are lost with the process: each part sets its own again from the journal's state.
         self._capabilities.resume()
         for event in early:
             self._handle_event(event)
+
+    def _warn_of_names(self) -> None:
+        """Report names of an older release's journal that could not be registered any more."""
+        registry = self.registry
+        kinds = (registry.publications, registry.endpoints, registry.routers)
+        names = sorted(name for kind in kinds for name in kind if not is_legal(name))
+        if names:
+            self._context.warn(
+                "names_not_legal",
+                count=len(names),
+                names=", ".join(few_words(names)),
+                hint="they work as before; give new names when you can",
+            )
 
     # Events.
 
@@ -371,7 +392,7 @@ class LeafBroker:
             self._receive_from_router(name, event)
         elif self._tree.is_parent(peer) and self._tree.take(message):
             return
-        elif role == "operator" and isinstance(message, OperatorCommand):
+        elif role == "operator" and isinstance(message, OperatorCommand | TreeCommand):
             self._operator_commands.take(peer, message)
         else:
             self._refuse(peer, event)

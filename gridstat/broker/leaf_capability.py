@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from gridstat.broker.capability import merged
+from gridstat.broker.capability import check_common, listed, merged
+from gridstat.net.command.tree_messages import TreeJoined, TreeMessageBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -67,7 +68,9 @@ class LeafCapability:
     orphaned: Callable[[], Sequence[Operation]] | None = None
     """Returns operations that end everything held for a former parent.
 
-    They are written with the term of a broker that starts without a parent.
+    They are written with the term of a broker that is configured without a parent; one whose parent
+    is only out of reach keeps everything. The last capability comes first, since the channels
+    between clouds are closed last.
     """
     resume: Callable[[], None] | None = None
     """Sets timers and restores volatile state, once the term of a start is durable."""
@@ -91,7 +94,7 @@ class LeafCapability:
     asks_about: frozenset[type[Struct]] = frozenset()
     """Commands of this capability for which it asks the others' objections."""
     parent_messages: Mapping[type[Struct], Callable[[Any], None]] = field(default_factory=dict)
-    """Messages of the parent, once it is joined."""
+    """Messages of the parent, once it is joined; `TreeJoined` itself is of the session."""
     router_messages: Mapping[type[Struct], RouterHandler] = field(default_factory=dict)
     """Messages of routers; several capabilities may handle one type, in order."""
     timers: Mapping[str, Callable[[], None]] = field(default_factory=dict)
@@ -108,6 +111,8 @@ class LeafCapability:
     """Called when a router's report was accepted."""
     router_lost: Callable[[str], None] | None = None
     """Called when the session of a router that had reported ends."""
+    parent_joined: Callable[[], None] | None = None
+    """Called when the parent has joined: sends everything that the parent may have missed."""
     persisted: Callable[[], None] | None = None
     """Called after each write that became durable, and its consequences."""
     rolled_back: Callable[[], None] | None = None
@@ -118,9 +123,14 @@ class LeafCapability:
     # Operators' view.
 
     survey: Callable[[], Facts] | None = None
-    """Returns rows of the survey."""
+    """Returns rows of the survey; which rows does not depend on the state."""
     modes_named: Callable[[], Iterable[Collection[int]]] | None = None
     """Returns the modes that each durable request names, to find undefined ones."""
+
+    @property
+    def commands(self) -> set[type[Struct]]:
+        """Commands and queries that this capability owns."""
+        return {*self.endpoint_commands, *self.endpoint_queries, *self.operator_commands}
 
 
 class LeafCapabilities:
@@ -142,6 +152,8 @@ class LeafCapabilities:
         self._timers: dict[str, Callable[[], None]] = {}
         self._named_timers: dict[str, Callable[[str], None]] = {}
         self._objections: dict[type[Struct], tuple[Objection, ...]] = {}
+        self._asked: frozenset[type[Struct]] = frozenset()
+        """Commands whose owners ask for objections."""
         self._persisted: tuple[Callable[[], None], ...] = ()
         self._turn_ended: tuple[Callable[[], None], ...] = ()
 
@@ -152,20 +164,24 @@ class LeafCapabilities:
         arounds = _in_order(each.around for each in found)
         self.operations = {
             kind: _wrapped(apply, arounds.get(kind, ()))
-            for kind, apply in merged(each.operations for each in found).items()
+            for kind, apply in merged((each.name, each.operations) for each in found).items()
         }
         check_registrations(found)
         unknown = arounds.keys() - self.operations.keys()
-        assert not unknown, f"nobody owns {sorted(map(str, unknown))}"
-        queries = merged(each.endpoint_queries for each in found)
-        self.endpoint_queries = frozenset(queries)
-        self.endpoint_commands = merged([queries, *(each.endpoint_commands for each in found)])
-        self.operator_commands = merged(each.operator_commands for each in found)
-        self.parent_messages = merged(each.parent_messages for each in found)
+        assert not unknown, f"nobody owns {listed(unknown)}"
+        self.endpoint_queries = frozenset[type]().union(*(each.endpoint_queries for each in found))
+        self.endpoint_commands = merged(
+            (each.name, table)
+            for each in found
+            for table in (each.endpoint_queries, each.endpoint_commands)
+        )
+        self.operator_commands = merged((each.name, each.operator_commands) for each in found)
+        self.parent_messages = merged((each.name, each.parent_messages) for each in found)
         self.router_messages = _in_order(each.router_messages for each in found)
-        self._timers = merged(each.timers for each in found)
-        self._named_timers = merged(each.named_timers for each in found)
+        self._timers = merged((each.name, each.timers) for each in found)
+        self._named_timers = merged((each.name, each.named_timers) for each in found)
         self._objections = _in_order(each.objections for each in found)
+        self._asked = frozenset[type]().union(*(each.asks_about for each in found))
         self._persisted = tuple(run for each in found if (run := each.persisted))
         self._turn_ended = tuple(run for each in found if (run := each.turn_ended))
 
@@ -181,7 +197,7 @@ class LeafCapabilities:
         """Return the operations that end everything held for a former parent."""
         return [
             operation
-            for each in self._list
+            for each in reversed(self._list)
             if each.orphaned is not None
             for operation in each.orphaned()
         ]
@@ -195,7 +211,9 @@ class LeafCapabilities:
 
     def objection(self, command: Struct) -> Refusal | None:
         """Return the first refusal of a command, if there is one; an objection may raise."""
-        for object_to in self._objections.get(type(command), ()):
+        kind = type(command)
+        assert kind in self._asked, f"{kind.__name__} is missing in asks_about of its owner"
+        for object_to in self._objections.get(kind, ()):
             refusal = object_to(command)
             if refusal is not None:
                 return refusal
@@ -229,6 +247,11 @@ class LeafCapabilities:
             if each.router_lost is not None:
                 each.router_lost(name)
 
+    def parent_joined(self) -> None:
+        for each in self._list:
+            if each.parent_joined is not None:
+                each.parent_joined()
+
     def persisted(self) -> None:
         for run in self._persisted:
             run()
@@ -246,7 +269,7 @@ class LeafCapabilities:
 
     def survey(self) -> Facts:
         """Return the rows of all capabilities, in order."""
-        return merged(each.survey() for each in self._list if each.survey is not None)
+        return _survey_of(self._list)
 
     def modes_named(self) -> dict[str, Iterable[Collection[int]]]:
         """Return the modes that durable requests name, by capability."""
@@ -255,16 +278,21 @@ class LeafCapabilities:
         }
 
 
-def check_registrations(capabilities: Iterable[LeafCapability]) -> None:
+def check_registrations(capabilities: Sequence[LeafCapability]) -> None:
     """Assert that nothing is registered that would never be used."""
-    capabilities = tuple(capabilities)
-    asked = set().union(*(each.asks_about for each in capabilities))
+    check_common(capabilities)
     for each in capabilities:
-        assert not each.operations or each.snapshot, f"{each.name} has no snapshot"
-        unasked = each.objections.keys() - asked
-        assert not unasked, f"nobody asks {each.name} about {sorted(map(str, unasked))}"
-        assert all(prefix.endswith("/") for prefix in each.named_timers), each.name
-        assert not each.modes_named or each.name.isidentifier(), f"{each.name} is a key in the log"
+        name = each.name
+        assert not each.operations or each.snapshot, f"{name} has no snapshot"
+        assert not each.modes_named or name.isidentifier(), f"{name} is a key in the log"
+        for kind in each.parent_messages:
+            is_sent = issubclass(kind, TreeMessageBase) and kind is not TreeJoined
+            assert is_sent, f"{name} would never receive {kind.__name__} of the parent"
+    _survey_of(capabilities)  # Two capabilities with one row are found at the start.
+
+
+def _survey_of(capabilities: Iterable[LeafCapability]) -> Facts:
+    return merged((each.name, each.survey()) for each in capabilities if each.survey is not None)
 
 
 def _in_order(tables: Iterable[Mapping[KeyT, ValueT]]) -> dict[KeyT, tuple[ValueT, ...]]:

@@ -1,7 +1,7 @@
 """Placement of contracts whose routers or channels are no longer in the broker's file.
 
 A restart with an edited file can leave contracts of the journal without a path; the registry lists
-them as `homeless`. Each one is allocated anew at the start and whenever a router reports, because
+them as `unplaced`. Each one is allocated anew at the start and whenever a router reports, because
 routers of the file may report late. After the grace time a contract that has no path ends, and its
 subscriber receives `Unpublished`. A failed write is tried again by a timer; a restart begins the
 grace time anew.
@@ -16,11 +16,10 @@ from gridstat.broker.capacity.allocation import AllocationRequest, Refusal
 from gridstat.broker.effects.contract_effects import uses_its_gates
 from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.records.operations import Moved, Unsubscribed
-from gridstat.broker.requests.outcomes import granted
 from gridstat.broker.requests.subscriptions import renewed
 from gridstat.broker.routers.router_health import ends_of
 from gridstat.model.errors import RedundancyNotSatisfiable
-from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
+from gridstat.net.command.endpoint_messages import Unpublished
 
 if TYPE_CHECKING:
     from gridstat.broker.capacity.allocation import Allocation
@@ -28,10 +27,11 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.recovery import SegmentListener
+    from gridstat.broker.requests.contract_notices import ContractNotices
     from gridstat.broker.requests.notices import Notices
     from gridstat.net.command.router_messages import ReportRouter
 
-PLACEMENT_TIMER: Final = "house"
+PLACEMENT_TIMER: Final = "placement"
 NO_PATH: Final = "the cloud was changed, and no path of the requested quality is left in it"
 """Reason of the end of a contract whose variable is still published."""
 
@@ -43,10 +43,12 @@ class Placement:
         self,
         context: BrokerContext,
         notices: Notices,
+        contract_notices: ContractNotices,
         segments: SegmentListener,
     ) -> None:
         self._context = context
         self._notices = notices
+        self._contract_notices = contract_notices
         self._segments = segments
         self._end_ns = 0
 
@@ -68,12 +70,12 @@ class Placement:
         """Begin the grace time, after a start."""
         self._end_ns = self._context.now_ns + self._context.settings.grace_ns
         self.try_again()
-        if self._context.registry.homeless:
+        if self._context.registry.unplaced:
             self._context.set_timer(PLACEMENT_TIMER, self._context.settings.grace_ns)
 
     def try_again(self) -> None:
         is_last = self._context.now_ns >= self._end_ns
-        for record in list(self._context.registry.homeless.values()):
+        for record in list(self._context.registry.unplaced.values()):
             allocated = self._allocate(record)
             if allocated is not None:
                 self._place(record, allocated)
@@ -139,10 +141,7 @@ class Placement:
         if placed.contract:
             self._segments.segment_changed(found)
         else:
-            outcome = granted(
-                found.record, found.variable, found.troubles, detection=self._context.detection
-            )
-            self._notices.push(placed.subscriber, ContractChanged(granted=outcome))
+            self._contract_notices.push_present(found)
 
     def _retry_later(self, _: str) -> None:
         """Try again after a failed write."""

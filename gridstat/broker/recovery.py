@@ -25,22 +25,15 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gridstat.broker.context import CONFIRM_TIMER, FLUSH_TIMER, REPORTS_TIMER
 from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.records.operation import Applied
-from gridstat.broker.records.operations import Moved, RouterReported
-from gridstat.broker.records.snapshot import report_snapshot
+from gridstat.broker.records.operations import Moved
 from gridstat.broker.requests.endpoint_presence import SETTLED_TIMER
-from gridstat.broker.requests.outcomes import granted
 from gridstat.broker.routers.path_moves import routers_of
-from gridstat.broker.routers.router_health import ABSENT_TIMER
-from gridstat.broker.routers.router_sessions import WHOLE_TIMER
 from gridstat.broker.routers.row_refusals import REFUSAL_TIMER
-from gridstat.net.command.endpoint_messages import ContractChanged
 from gridstat.net.command.router_messages import (
     BackPressureChanged,
     ChannelStateChanged,
-    ReportCounters,
     ReportRouter,
     TableChanged,
     TableRefused,
@@ -50,12 +43,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from gridstat.broker.context import BrokerContext
-    from gridstat.broker.effects.cloud_effects import CloudEffects
     from gridstat.broker.path_replacement import PathReplacement
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import Subscription
+    from gridstat.broker.requests.contract_notices import ContractNotices
     from gridstat.broker.requests.endpoint_presence import EndPointPresence
-    from gridstat.broker.requests.notices import Notices
     from gridstat.broker.routers.path_moves import PathMoves
     from gridstat.broker.routers.router_health import RouterHealth
     from gridstat.broker.routers.router_sessions import RouterSessions
@@ -77,7 +69,7 @@ class Recovery:
         self,
         context: BrokerContext,
         health: RouterHealth,
-        notices: Notices,
+        contract_notices: ContractNotices,
         moves: PathMoves,
         presence: EndPointPresence,
         refusals: RowRefusals,
@@ -91,43 +83,12 @@ class Recovery:
         self._replacement = replacement
         self._segments = segments
         self._health = health
-        self._notices = notices
+        self._contract_notices = contract_notices
         self._moves = moves
         self._presence = presence
         self._impaired: set[int] = set()
         self._queue: list[tuple[int, int]] = []
         self._queued: set[int] = set()
-
-    def routers_capability(self, effects: CloudEffects) -> LeafCapability:
-        """Register the routers: their sessions, reports, tables and health.
-
-        A report first clears the faults of the router's earlier process. Then its end-points are
-        taken over, and only then contracts are planned anew: `capability` is a registration of its
-        own, because it follows that of the end-points.
-        """
-        context, sessions = self._context, self._sessions
-        return LeafCapability(
-            name="routers",
-            operations={RouterReported: effects.router_reported},
-            snapshot=partial(report_snapshot, context.registry),
-            resume=self._health.resume,
-            router_messages={
-                ReportRouter: sessions.take_report,
-                TableChanged: self._table_changed,
-                TableRefused: self._table_refused,
-                ReportCounters: sessions.keep_counters,
-            },
-            timers={
-                FLUSH_TIMER: context.flush,
-                CONFIRM_TIMER: context.expire_confirmations,
-                REPORTS_TIMER: context.save_reports,
-            },
-            named_timers={
-                WHOLE_TIMER: sessions.send_whole_again,
-                ABSENT_TIMER: self.router_is_absent,
-            },
-            router_reported=self._clear_faults,
-        )
 
     def capability(self) -> LeafCapability:
         """Register what moves contracts away from failures, and back into their grant."""
@@ -148,7 +109,7 @@ class Recovery:
 
     # Events.
 
-    def _table_changed(self, name: str, message: TableChanged) -> None:
+    def table_changed(self, name: str, message: TableChanged) -> None:
         refused = self._sessions.take_confirmation(name, message)
         self._rows_refused(name, refused)
 
@@ -221,7 +182,7 @@ class Recovery:
                 self._enqueue(subscriptions & self._impaired)
         self._replan()
 
-    def _table_refused(self, name: str, message: TableRefused) -> None:
+    def table_refused(self, name: str, message: TableRefused) -> None:
         """Move contracts away from a router that has refused its table for the last time."""
         if not self._sessions.take_refusal(name, message):
             return
@@ -256,7 +217,7 @@ class Recovery:
             self._update_router(name)
             self._replan()
 
-    def _clear_faults(self, name: str, _: ReportRouter, *, is_new: bool) -> None:
+    def clear_faults(self, name: str, _: ReportRouter, *, is_new: bool) -> None:
         """Clear the back-pressure, refusals and channel states of a router that has restarted.
 
         A channel that is no longer probed, because an end has returned with an older version,
@@ -413,15 +374,7 @@ class Recovery:
         if found.record.contract:
             self._segments.segment_changed(found)
             return
-        remarks = tuple(f"router {name} has not confirmed its part yet" for name in silent)
-        outcome = granted(
-            found.record,
-            found.variable,
-            (*found.troubles, *remarks),
-            detection=self._context.detection,
-            down=self._replacement.broken_paths(found.record),
-        )
-        self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
+        self._contract_notices.push_present(found, silent)
 
     def _when_durable(self, moved: list[tuple[Subscribed, Subscribed]], _: Applied) -> None:
         for old, new in moved:

@@ -64,6 +64,19 @@ class _Pending:
     failed: Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """Function that runs when a write has ended, well or not."""
+
+    then: Callable[[], None]
+
+    def written(self, _: Applied) -> None:
+        self.then()
+
+    def failed(self, _: str) -> None:
+        self.then()
+
+
 class UnitOfWork(Generic[OperationT]):
     """`out` holds the instructions of the present turn; `_pending` is in token order."""
 
@@ -125,6 +138,14 @@ class UnitOfWork(Generic[OperationT]):
     ) -> None:
         """Write operations that were applied to `applied` one by one while deciding."""
         self._write(applied, operations, then, failed)
+
+    def when_settled(self, then: Callable[[], None]) -> None:
+        """Run `then` once every pending operation is durable, or is undone."""
+        if not self._pending:
+            then()
+            return
+        settled = _Settled(then)
+        self.commit((), settled.written, settled.failed)
 
     def abandon(self) -> None:
         """Undo the decisions of this turn that were not submitted, newest first."""

@@ -184,12 +184,6 @@ class Allocator:
         )
         return answer
 
-    def paths_over_channel(self, channel_id: int) -> list[PathKey]:
-        return self.resources.promises.over(channel_id)
-
-    def paths_over_router(self, name: str) -> list[PathKey]:
-        return self.resources.promises.over(name)
-
     # Negotiation.
 
     def _negotiate_avoiding_refusals(self, trial: Trial) -> Allocation | Refusal:

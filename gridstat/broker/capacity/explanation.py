@@ -164,17 +164,6 @@ def router_facts(resources: Resources, name: str) -> Facts:
     }
 
 
-def survey_facts(resources: Resources) -> Facts:
-    """Return the facts of all routers and channels, in the order of their names."""
-    return {
-        "routers": [router_facts(resources, name) for name in sorted(resources.routers)],
-        "channels": sorted(
-            (channel_facts(resources, number) for number in resources.channels),
-            key=lambda facts: (facts["label"], facts["channel_id"]),
-        ),
-    }
-
-
 def utilisation(resources: Resources, element: Element) -> Fraction:
     """Return the reserved part of an element's capacity; 0 where no capacity is declared."""
     used, capacity, _ = _use(resources, element)

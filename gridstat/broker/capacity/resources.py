@@ -149,24 +149,6 @@ class Resources:
             self._channels_at[name].discard(channel_id)
         self._topology_changed()
 
-    def change_router(self, router: Router) -> None:
-        """Change the capacity of a router; existing claims stay and may then exceed it."""
-        self.router(router.name).router = router
-        self._topology_changed()
-
-    def change_channel(self, channel: EventChannel) -> None:
-        """Change bandwidth, latency or queue of a channel between the same two routers."""
-        hop = self.channel(channel.channel_id)
-        before = hop.channel
-        assert before is not None
-        if (before.from_router, before.to_router) != (channel.from_router, channel.to_router):
-            raise LayoutError(f"channel {before.label} cannot be moved to {channel.label}")
-        if before.mtu_bytes != channel.mtu_bytes and hop.streams:
-            raise StillInUse(f"channel {before.label} carries variables charged by its MTU")
-        hop.replace_channel(channel)
-        self._update_predictions([channel.channel_id])
-        self._topology_changed()
-
     def set_ip_version(self, name: str, *, is_ipv6: bool) -> None:
         """Charge channels to a router by the headers of its address; existing claims stay."""
         self.router(name).is_ipv6 = is_ipv6

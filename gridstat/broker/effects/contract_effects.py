@@ -1,6 +1,6 @@
 """Effects of operations on subscriptions: contracts, their live changes, and patterns.
 
-A contract whose paths the broker's file no longer contains is homeless: it is kept in the registry
+A contract whose paths the broker's file no longer contains is unplaced: it is kept in the registry
 without reservation or orders, until `placement.py` finds it other paths.
 """
 
@@ -54,7 +54,7 @@ class ContractEffects:
             Moved: self._move,
             Retired: self._retire,
             PatternHeld: self._hold_pattern,
-            MatchingLeft: self._catch_later,
+            MatchingLeft: self._match_later,
             SegmentCommitted: self._commit_segment,
         }
 
@@ -70,7 +70,7 @@ class ContractEffects:
             return
         if record.contract:
             key = record.contract, record.segment_generation
-            before = registry.tree.segment(*key)  # Of a homeless contract that gets paths now.
+            before = registry.tree.segment(*key)  # Of an unplaced contract that gets paths now.
             registry.tree.add_segment(*key, record.subscription_id)
             done.undo.append(
                 partial(registry.tree.add_segment, *key, before)
@@ -79,16 +79,20 @@ class ContractEffects:
             )
         if not self._reservations.holds(record.subscription_id):
             if not self._reservations.has_elements_of(record.paths):
-                registry.homeless[record.subscription_id] = record
+                registry.unplaced[record.subscription_id] = record
                 return
             self._reservations.adopt(allocation_of(record, variable))
-        registry.add_subscription(Subscription(record, variable))
+        found = Subscription(record, variable)
+        registry.add_subscription(found)
         done.undo += [
             partial(self._reservations.release, record.subscription_id),
             partial(registry.remove_subscription, record.subscription_id),
         ]
         orders = self._orders(record)
-        done.tables.append(partial(self._tables.set_up, variable, orders, local_edges(record)))
+        done.tables += [
+            partial(self._tables.set_up, variable, orders, local_edges(record)),
+            partial(found.order, record, variable),
+        ]
 
     def _unsubscribe(self, operation: Unsubscribed, done: Applied) -> None:
         self._end(operation.subscription_id, done)
@@ -99,10 +103,10 @@ class ContractEffects:
         if held is not None:
             done.undo.append(partial(registry.add_pattern, held))
             return
-        homeless = registry.homeless.pop(subscription_id, None)
-        if homeless is not None:
-            done.undo.append(partial(registry.homeless.__setitem__, subscription_id, homeless))
-            self._end_segment(homeless, done)
+        unplaced = registry.unplaced.pop(subscription_id, None)
+        if unplaced is not None:
+            done.undo.append(partial(registry.unplaced.__setitem__, subscription_id, unplaced))
+            self._end_segment(unplaced, done)
         found = registry.subscriptions.get(subscription_id)
         if found is None:
             return
@@ -127,10 +131,10 @@ class ContractEffects:
     def _replace(self, record: Subscribed, done: Applied, *, is_held: bool) -> None:
         """Add a new generation beside the old one, which retires once the new one is up."""
         registry = self._registry
-        homeless = registry.homeless.pop(record.subscription_id, None)
-        if homeless is not None:
+        unplaced = registry.unplaced.pop(record.subscription_id, None)
+        if unplaced is not None:
             done.undo.append(
-                partial(registry.homeless.__setitem__, record.subscription_id, homeless)
+                partial(registry.unplaced.__setitem__, record.subscription_id, unplaced)
             )
             self._subscribe(record, done)
             return
@@ -140,7 +144,7 @@ class ContractEffects:
         if not self._reservations.has_elements_of(record.paths):
             # Only at a start, if the broker's file no longer contains the new paths.
             self._end(record.subscription_id, done)
-            registry.homeless[record.subscription_id] = record
+            registry.unplaced[record.subscription_id] = record
             if record.contract:
                 number = record.subscription_id
                 registry.tree.add_segment(record.contract, record.segment_generation, number)
@@ -172,19 +176,20 @@ class ContractEffects:
             partial(registry.replace_record, found, old, old_variable),
             partial(found.keep, retiring),
         ]
-        done.tables.append(
-            partial(self._tables.set_up, new_variable, new_orders, local_edges(record))
-        )
+        done.tables += [
+            partial(self._tables.set_up, new_variable, new_orders, local_edges(record)),
+            partial(found.order, record, new_variable),
+        ]
         if len(found.retiring) > RETIRING_MAX:
             found.retire(found.retiring[0].generation, done)
 
     def _commit_segment(self, operation: SegmentCommitted, done: Applied) -> None:
         """Order a segment at its routers that was only reserved before."""
         registry, subscription_id = self._registry, operation.subscription_id
-        homeless = registry.homeless.get(subscription_id)
-        if homeless is not None:
-            registry.homeless[subscription_id] = structs.replace(homeless, is_reserved=False)
-            done.undo.append(partial(registry.homeless.__setitem__, subscription_id, homeless))
+        unplaced = registry.unplaced.get(subscription_id)
+        if unplaced is not None:
+            registry.unplaced[subscription_id] = structs.replace(unplaced, is_reserved=False)
+            done.undo.append(partial(registry.unplaced.__setitem__, subscription_id, unplaced))
         found = registry.subscriptions.get(subscription_id)
         if found is None or not found.record.is_reserved:
             return
@@ -193,7 +198,10 @@ class ContractEffects:
         registry.replace_record(found, record, variable)
         done.undo.append(partial(registry.replace_record, found, before, variable))
         orders = self._orders(record)
-        done.tables.append(partial(self._tables.set_up, variable, orders, local_edges(record)))
+        done.tables += [
+            partial(self._tables.set_up, variable, orders, local_edges(record)),
+            partial(found.order, record, variable),
+        ]
 
     def _end_segment(self, record: Subscribed, done: Applied) -> None:
         """Remove a segment from the index, and note its end for the parent if it was committed."""
@@ -225,14 +233,14 @@ class ContractEffects:
             done.undo.append(partial(registry.remove_pattern, held.pattern_id))
             done.tables.append(partial(registry.tree.news.patterns.append, held.pattern_id))
 
-    def _catch_later(self, operation: MatchingLeft, done: Applied) -> None:
-        catching, key = self._registry.catching, (operation.pattern_id, operation.name)
+    def _match_later(self, operation: MatchingLeft, done: Applied) -> None:
+        left, key = self._registry.matching_left, (operation.pattern_id, operation.name)
         if operation.is_over:
-            catching.pop(key, None)
-            done.undo.append(partial(catching.setdefault, key))
-        elif key not in catching:
-            catching[key] = None
-            done.undo.append(partial(catching.pop, key, None))
+            left.pop(key, None)
+            done.undo.append(partial(left.setdefault, key))
+        elif key not in left:
+            left[key] = None
+            done.undo.append(partial(left.pop, key, None))
 
     def _orders(self, record: Subscribed) -> list[RoutedOrder]:
         if record.is_reserved:

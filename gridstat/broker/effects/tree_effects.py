@@ -196,11 +196,11 @@ class TreeEffects:
     def _add_to_index(self, record: ContractAsked) -> None:
         self._tree.asked_by.setdefault(record.subscriber, set()).add(record.number)
         if record.pattern_id:
-            self._tree.caught.setdefault(record.pattern_id, set()).add(record.name)
+            self._tree.matched_names.setdefault(record.pattern_id, set()).add(record.name)
 
     def _remove_from_index(self, record: ContractAsked) -> None:
         _discard(self._tree.asked_by, record.subscriber, record.number)
-        _discard(self._tree.caught, record.pattern_id, record.name)
+        _discard(self._tree.matched_names, record.pattern_id, record.name)
 
 
 def _sharing(granted: ContractGranted) -> ContractGranted:

@@ -40,10 +40,17 @@ def slow_refusal(channels: Iterable[EventChannel]) -> Refusal | None:
 
 
 def flooding_refusal(
-    channel: EventChannel, taken: Iterable[tuple[StatusVariable, Mapping[int, int]]]
+    channel: EventChannel,
+    taken: Iterable[tuple[StatusVariable, Mapping[int, int]]],
+    *,
+    is_ipv6: bool,
 ) -> Refusal | None:
-    """Return why a new channel cannot carry all flooded variables from its start, or None."""
+    """Return why a new channel cannot carry all flooded variables from its start, or None.
+
+    `is_ipv6` is true if the receiving router's address is one of IPv6, with its longer headers.
+    """
     hop = HopAccount((), MODE_SETS_DEFAULT, channel)
+    hop.set_ip_version(is_ipv6=is_ipv6)
     slow = slow_refusal((channel,))
     for variable, everys in taken:
         if slow is not None:

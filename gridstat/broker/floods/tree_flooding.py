@@ -115,6 +115,7 @@ class TreeFlooding:
         """Return the registration of flooding."""
         receive = FromChild(self.receive)
         return TreeCapability(
+            name="floods",
             child_messages={
                 FloodingReserved: receive,
                 FloodingRefused: receive,
@@ -282,7 +283,12 @@ class TreeFlooding:
 
     def _object_to_channel(self, command: AddChannel) -> RefusedOutcome | None:
         """Refuse a channel that cannot carry all floods from its start."""
-        refusal = flooding_refusal(command.channel, self.reservations.taken())
+        channel, channels = command.channel, self._context.state.channels
+        refusal = flooding_refusal(
+            channel,
+            self.reservations.taken(),
+            is_ipv6=channels.receives_by_ipv6(channel.to_router),
+        )
         return None if refusal is None else refused(refusal)
 
     def _object_to_channel_removal(self, command: RemoveChannel) -> RefusedOutcome | None:

@@ -23,6 +23,7 @@ from gridstat.broker.records.operations import (
 from gridstat.broker.records.registry import ALLOTTED_CHANNEL_ID_MIN
 from gridstat.broker.records.snapshot import cloud_snapshot
 from gridstat.broker.requests.outcomes import few_words, refused
+from gridstat.model.cloud import check_name
 from gridstat.model.errors import (
     GridStatError,
     LayoutError,
@@ -43,6 +44,7 @@ from gridstat.net.command.operator_messages import (
     RemoveChannel,
     RemoveRouter,
     Survey,
+    TreeCommand,
 )
 
 if TYPE_CHECKING:
@@ -103,8 +105,11 @@ class OperatorCommands:
         self._surveyor.undefined_modes.look()
         self._started_ns = self._context.now_ns
 
-    def take(self, peer: str, command: OperatorCommand) -> None:
-        """Have a command decided by the capability that registered it."""
+    def take(self, peer: str, command: OperatorCommand | TreeCommand) -> None:
+        """Have a command decided by the capability that registered it.
+
+        No capability of a cloud registers commands to brokers above clouds.
+        """
         try:
             handle = self._context.capabilities.operator_commands.get(type(command))
             if handle is None:
@@ -141,6 +146,8 @@ class OperatorCommands:
         if router.name.partition("/")[0] != registry.cloud:
             raise WrongCloud(f"router {router.name} is not of cloud {registry.cloud}")
         known = registry.routers.get(router.name)
+        if known is None:
+            check_name(router.name)
         if known is not None and known != router:
             raise LayoutError(f"router {router.name} exists already, with other properties")
         if known is None:

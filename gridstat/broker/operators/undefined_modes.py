@@ -80,7 +80,7 @@ class UndefinedModes:
         registry = self._context.registry
         for number, found in registry.subscriptions.items():
             yield number, found.record.qos.modes
-        for number, record in registry.homeless.items():
+        for number, record in registry.unplaced.items():
             yield number, record.qos.modes
         for number, asked in registry.tree.asked.items():
             yield number, asked.record.qos.modes

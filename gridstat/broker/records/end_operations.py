@@ -51,11 +51,11 @@ class Ending:
 
     def withdraw(self, registry: Registry, names: Iterable[str], *, but_not: str = "") -> None:
         """Withdraw variables after ending their subscriptions; `but_not` is not notified."""
-        homeless: dict[str, dict[int, str]] = {}
-        for record in registry.homeless.values():
-            homeless.setdefault(record.name, {})[record.subscription_id] = record.subscriber
+        unplaced: dict[str, dict[int, str]] = {}
+        for record in registry.unplaced.values():
+            unplaced.setdefault(record.name, {})[record.subscription_id] = record.subscriber
         for name in sorted(names):
-            subscribers = homeless.get(name, {}) | {
+            subscribers = unplaced.get(name, {}) | {
                 subscription_id: registry.subscriptions[subscription_id].record.subscriber
                 for subscription_id in registry.publications[name].subscriptions
             }

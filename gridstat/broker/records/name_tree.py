@@ -79,10 +79,6 @@ class NameTree:
                 break
             parent.remove(part)
 
-    @property
-    def has_branches(self) -> bool:
-        return bool(self._root.below)
-
     def matching(self, pattern: str, *, after: str = "") -> Iterator[int]:
         """Yield the numbers of the names that match a pattern (or plain name), in name order.
 

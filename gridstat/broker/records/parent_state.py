@@ -95,7 +95,8 @@ class TreeNews:
 class ParentState:
     """State that concerns the parent.
 
-    `asked_by`, `ending_by` and `caught` are indices of `asked`; `segments` is one of the registry.
+    `asked_by`, `ending_by` and `matched_names` are indices of `asked`; `segments` is one of the
+    registry.
     """
 
     parent_term: int = 0
@@ -110,7 +111,7 @@ class ParentState:
     """Contracts of each end-point, without the ending ones."""
     ending_by: dict[str, int] = field(default_factory=dict)
     """Count of each end-point's contracts whose end is not confirmed yet."""
-    caught: dict[int, set[str]] = field(default_factory=dict)
+    matched_names: dict[int, set[str]] = field(default_factory=dict)
     """Names requested for each pattern, without the ended ones."""
     begun: dict[tuple[str, int], list[bytes]] = field(default_factory=dict)
     """Incomplete answers, by end-point and request."""

@@ -125,13 +125,26 @@ class Retiring:
 
 @dataclass(slots=True)
 class Subscription:
-    """A contract in force; `troubles` lists why it is below its grant at the moment."""
+    """A contract in force; `troubles` lists why it is below its grant at the moment.
+
+    `record` is the newest generation, which the journal may not have written yet. `ordered` is the
+    newest generation that the routers have orders of, with its variable; None before the first.
+    """
 
     record: Subscribed
     variable: StatusVariable
+    ordered: tuple[Subscribed, StatusVariable] | None = None
     retiring: list[Retiring] = field(default_factory=list)
     troubles: tuple[str, ...] = ()
     ledger: LedgerEntry | None = None
+
+    def order(self, record: Subscribed, variable: StatusVariable) -> None:
+        """Handle that a generation is durable, and that the routers receive its orders."""
+        self.ordered = record, variable
+
+    def carries(self, record: Subscribed) -> bool:
+        """Return whether routers have, or will have, orders of this very generation."""
+        return record is self.record or any(record is each.replaced for each in self.retiring)
 
     def keep(self, retiring: Retiring) -> None:
         """Drop the entry of a change that failed."""
@@ -171,12 +184,12 @@ class Registry:
         self.names: dict[int, str] = {}
         self.name_tree = NameTree()
         self.subscriptions: dict[int, Subscription] = {}
-        self.homeless: dict[int, Subscribed] = {}
+        self.unplaced: dict[int, Subscribed] = {}
         """Contracts from the journal whose routers or channels are no longer in the broker's
         file."""
         self.patterns: dict[int, PatternHeld] = {}
         self.pattern_tree = NameTree()
-        self.catching: dict[tuple[int, str], None] = {}
+        self.matching_left: dict[tuple[int, str], None] = {}
         """Patterns, and names (with pattern 0), whose matching is not complete, in order."""
         self.attached_to: dict[str, set[str]] = {}
         self.over_channel: dict[int, set[int]] = {}
@@ -311,7 +324,7 @@ class Registry:
     def contract(self, subscription_id: int) -> Subscribed | None:
         """Return the record of a contract, with or without paths in the present topology."""
         found = self.subscriptions.get(subscription_id)
-        return self.homeless.get(subscription_id) if found is None else found.record
+        return self.unplaced.get(subscription_id) if found is None else found.record
 
     def segments(self) -> Iterator[Subscribed]:
         """Yield all segments of contracts across clouds that this cloud holds."""
@@ -331,7 +344,7 @@ class Registry:
         A contract across clouds counts once, however many segments this cloud holds of it.
         """
         records = [self.subscriptions[number].record for number in endpoint.subscriptions]
-        records += [each for each in self.homeless.values() if each.subscriber == endpoint.name]
+        records += [each for each in self.unplaced.values() if each.subscriber == endpoint.name]
         found: dict[int, set[int]] = {}
         for record in records:
             if not record.contract:

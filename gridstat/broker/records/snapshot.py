@@ -93,14 +93,14 @@ def contract_snapshot(registry: Registry) -> Iterator[Operation]:
     """Yield patterns, contracts, and changes of period with the contracts that they move."""
     for _, pattern in sorted(registry.patterns.items()):
         yield pattern
-    for pattern_id, name in registry.catching:
+    for pattern_id, name in registry.matching_left:
         yield MatchingLeft(pattern_id=pattern_id, name=name)
     for _, subscription in sorted(registry.subscriptions.items()):
         if subscription.record.name not in registry.changing:
             yield from _moves(subscription)
     for name in sorted(registry.changing):
         yield from _change(registry, registry.publications[name])
-    for _, record in sorted(registry.homeless.items()):
+    for _, record in sorted(registry.unplaced.items()):
         yield record
 
 

@@ -131,6 +131,8 @@ class SqliteStore:
     def _open(self) -> tuple[sqlite3.Connection, JournalHead]:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            # SQLite gives the files beside the database the same mode.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             database = sqlite3.connect(
                 self._path, isolation_level=None, check_same_thread=False, timeout=1.0
             )

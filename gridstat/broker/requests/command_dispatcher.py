@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.records.snapshot import answer_snapshot
 from gridstat.broker.requests.request_intake import RepeatedSubscribe
-from gridstat.model.errors import GridStatError, LayoutError, Refused
+from gridstat.model.errors import GridStatError, Refused
 from gridstat.net.command.router_messages import Forward
 
 if TYPE_CHECKING:
@@ -76,10 +76,7 @@ class CommandDispatcher:
         request, command = opened.request, opened.command
         try:
             if not self._joins(request):
-                handle = self._context.capabilities.endpoint_commands.get(type(command))
-                if handle is None:
-                    raise LayoutError(f"this broker does not support {type(command).__name__}")
-                handle(request, command)
+                self._context.capabilities.endpoint_commands[type(command)](request, command)
         except GridStatError as error:
             self._requests.refuse(request, error)
         except Exception as error:  # As above; the note is for developers.

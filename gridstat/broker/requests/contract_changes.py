@@ -220,7 +220,7 @@ class ContractChanges:
         return self._has_no_path(endpoint.name, number)
 
     def _has_no_path(self, endpoint: str, number: int) -> bool:
-        pathless = self._context.registry.homeless.get(number)
+        pathless = self._context.registry.unplaced.get(number)
         return pathless is not None and pathless.subscriber == endpoint and not pathless.contract
 
     def _ids_to_end(self, endpoint: EndPoint, numbers: Iterable[int]) -> set[int]:

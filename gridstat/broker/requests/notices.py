@@ -8,20 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from gridstat.broker.requests.outcomes import encode_notice
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.net.command.endpoint_messages import (
-    ContractChanged,
-    EventsPoliced,
-    Matched,
-    ModesChanged,
-    PublicationChanged,
-    Unpublished,
-)
+from gridstat.net.command.endpoint_messages import ContractChanged, PublicationChanged
 from gridstat.net.command.router_messages import Push
 
 if TYPE_CHECKING:
@@ -76,7 +69,7 @@ class Notices:
         if kept is None:
             kept = self._kept[name] = _KeptNotices()
         kept.add(
-            _Kept(self._context.now_ns, _contract_of(notice), body),
+            _Kept(self._context.now_ns, notice.live_subscription_id, body),
             notices_max=self._context.settings.notices_kept_max,
         )
         for edge in endpoint.edges_up():
@@ -99,15 +92,3 @@ class Notices:
     def _send(self, name: str, edge: str, body: bytes) -> None:
         term = self._context.registry.term
         self._context.send_router(edge, Push(term=term, endpoint=name, body=body))
-
-
-def _contract_of(notice: Notice) -> int | None:
-    match notice:
-        case Matched() | ContractChanged():
-            return notice.granted.subscription_id
-        case PublicationChanged():
-            return notice.subscription_id
-        case Unpublished() | ModesChanged() | EventsPoliced():
-            return None
-        case _:
-            assert_never(notice)

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
         [PatternHeld, Publication, Applied, list[Operation], list[Subscribed]], str
     ]
 
-MATCH_TIMER: Final = "catch"
+MATCH_TIMER: Final = "match"
 
 
 class PatternMatching:
-    """`registry.catching` lists unfinished patterns and names, durably.
+    """`registry.matching_left` lists unfinished patterns and names, durably.
 
     `_current` is the one in progress, and `_waiting` holds its pairs of pattern and name. At most
     one slice is being written at a time.
@@ -56,7 +56,7 @@ class PatternMatching:
 
     def schedule(self) -> None:
         """Set the timer of the next slice; also after a start."""
-        if self._context.registry.catching and not self._is_writing:
+        if self._context.registry.matching_left and not self._is_writing:
             self._context.set_timer(MATCH_TIMER, 0)
 
     def match_next(self) -> None:
@@ -64,7 +64,7 @@ class PatternMatching:
         if self._is_writing:
             return
         if self._current is None:
-            self._current = next(iter(self._context.registry.catching), None)
+            self._current = next(iter(self._context.registry.matching_left), None)
             if self._current is None:
                 return
             self._waiting.extend(self._pairs(*self._current))

@@ -7,20 +7,24 @@
 - CONFIRMING: the routers of all paths have their orders and confirm them (`TableChanged`). If all
   confirm, the answer is sent. A router that is absent, silent until `confirm_within_ns`, or that
   refuses a row leads to one of the next two states.
-- REROUTING: the journal writes an answer with other paths: those around a router that refuses a
-  row, together with the move, or those to which recovery has moved a contract since the decision.
-  Then the request is CONFIRMING again, at most until twice `confirm_within_ns` after its first
-  confirmation began: contracts that move again and again would delay the answer without end.
-- REDUCING: the journal writes an answer that refuses the contracts without any confirmed path,
-  which end, and grants the others with a remark. Then this answer is sent.
-- RETRYING: the journal failed while REROUTING or REDUCING. No answer is sent, because the one in
+- REROUTING: the journal writes an answer with other paths that are not confirmed yet: those around
+  a router that refuses a row, together with the move, or those to which recovery is moving a
+  contract. Then the request is CONFIRMING again, at most until twice `confirm_within_ns` after its
+  first confirmation began: contracts that move again and again would delay the answer without end.
+- REVISING: the journal writes the last answer. It names the paths to which recovery has moved a
+  contract, refuses the contracts without any confirmed path, which end, and grants the others with
+  a remark. Then this answer is sent.
+- RETRYING: the journal failed while REROUTING or REVISING. No answer is sent, because the one in
   the journal grants paths that are not up. After `retry_after_ns` the request is CONFIRMING again.
+
+A contract is up if some path of it is confirmed, under any generation that routers carry: recovery
+moves it make before break, so the paths of the decision work until the new ones are confirmed.
 
 A Subscribe that is repeated after its answer was kept goes through two states of its own:
 
 - REPEATING: the kept answer waits until all earlier operations are durable.
 - RECONFIRMING: the routers of the granted paths confirm, and the kept answer is sent, followed by a
-  notice of each contract that has moved since. After the deadline the wait begins again, for as
+  notice of each contract that differs from it. After the deadline the wait begins again, for as
   long as no path is up: nobody knows whether the answer was sent before a restart, so nothing is
   revoked.
 
@@ -39,10 +43,15 @@ import msgspec
 
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Answered, Moved, Unsubscribed
+from gridstat.broker.requests.contract_notices import (
+    announced_paths,
+    ordered_paths,
+    unconfirmed_remarks,
+)
 from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
 from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable, RouterFull
-from gridstat.net.command.endpoint_messages import ContractChanged, GrantedOutcome, Matched
+from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
 from gridstat.net.command.frames import decode_outcomes
 
 if TYPE_CHECKING:
@@ -51,15 +60,17 @@ if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import Subscription
+    from gridstat.broker.requests.contract_notices import ContractNotices
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.request import Request
     from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.routers.path_moves import PathMoves
     from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.model.errors import GridStatError
+    from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import Outcome
 
-GRANT_RETRY_TIMER: Final = "owed"
+GRANT_RETRY_TIMER: Final = "grant-retry"
 
 
 class GrantState(Enum):
@@ -68,10 +79,24 @@ class GrantState(Enum):
     WRITING = auto()
     CONFIRMING = auto()
     REROUTING = auto()
-    REDUCING = auto()
+    REVISING = auto()
     RETRYING = auto()
     REPEATING = auto()
     RECONFIRMING = auto()
+
+
+class Standing(Enum):
+    """State of one contract of an answer, when the wait for its routers has ended."""
+
+    CONFIRMED = auto()
+    """A path that the answer names is confirmed, and routers carry it still."""
+    MOVED = auto()
+    """The contract has other paths now, which are confirmed."""
+    MOVING = auto()
+    """Recovery is moving the contract to paths that are not confirmed; no other path works."""
+    DOWN = auto()
+    """No path is confirmed."""
+    ENDED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +114,8 @@ class PendingGrant:
 
     `reply` is the answer in the journal. `revised` is the answer that the journal is writing in its
     place, and `moves` are the old and new generations of the contracts that it moves. `sent` runs
-    once the answer is sent. After `revise_until_ns` contracts that have moved are not confirmed
-    again.
+    once the answer is sent. After `revise_until_ns` contracts that are moving are not confirmed
+    again. `carried` are, for a kept answer, the generations that routers carry of each contract.
     """
 
     token: int
@@ -102,6 +127,7 @@ class PendingGrant:
     moves: Sequence[tuple[Subscribed, Subscribed]] = field(default=())
     sent: Callable[[], None] | None = None
     revise_until_ns: int = 0
+    carried: Sequence[Sequence[Subscribed]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +176,14 @@ class PendingGrants:
         context: BrokerContext,
         requests: RequestIntake,
         notices: Notices,
+        contract_notices: ContractNotices,
         moves: PathMoves,
         replacement: RefusalReplacement,
     ) -> None:
         self._context = context
         self._requests = requests
         self._notices = notices
+        self._contract_notices = contract_notices
         self._moves = moves
         self._replacement = replacement
         self._token_last = 0
@@ -181,8 +209,7 @@ class PendingGrants:
         sent: Callable[[], None],
     ) -> None:
         """Send a durable answer once the paths of `reply.records` are up, and then run `sent`."""
-        grant = self._add(request, GrantState.CONFIRMING, reply)
-        grant.sent = sent
+        grant = self._add(request, GrantState.CONFIRMING, reply, sent=sent)
         self._await_routers(grant)
 
     def repeat(self, request: Request, body: bytes, sent: Callable[[], None]) -> None:
@@ -190,8 +217,7 @@ class PendingGrants:
 
         Then run `sent`.
         """
-        grant = self._add(request, GrantState.REPEATING, Reply(body))
-        grant.sent = sent
+        grant = self._add(request, GrantState.REPEATING, Reply(body), sent=sent)
         if self._context.pending_count:
             self._write(grant, Applied(), ())
         else:
@@ -205,16 +231,22 @@ class PendingGrants:
 
     def notify_matched(self, matched: Iterable[Subscribed]) -> None:
         """Notify subscribers of contracts that patterns matched, each once its paths are up."""
-        self._await_matched(matched, self._revise_until_ns())
-
-    def _await_matched(self, matched: Iterable[Subscribed], revise_until_ns: int) -> None:
+        until_ns = self._revise_until_ns()
+        live = self._context.registry.subscriptions
         for record in matched:
-            self._context.tables.await_confirmations(
-                routers_of((record,)),
-                partial(self._push_matched, record, revise_until_ns),
-                deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-                judge=partial(_are_up, (record,)),
-            )
+            found = live.get(record.subscription_id)
+            if found is not None:
+                self._await_matched(record, found.variable, until_ns)
+
+    def _await_matched(
+        self, record: Subscribed, variable: StatusVariable, revise_until_ns: int
+    ) -> None:
+        self._context.tables.await_confirmations(
+            routers_of((record,)),
+            partial(self._push_matched, record, variable, revise_until_ns),
+            deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
+            judge=partial(_are_up, (record,)),
+        )
 
     def states(self) -> list[GrantState]:
         """Return the states of all pending grants, the oldest first."""
@@ -238,10 +270,10 @@ class PendingGrants:
                 self._follow_moves(grant)
                 self._revise(grant)
                 self._await_routers(grant)
-            case GrantState.REDUCING, Written():
+            case GrantState.REVISING, Written():
                 self._revise(grant)
                 self._send(grant)
-            case GrantState.REROUTING | GrantState.REDUCING, WriteFailed():
+            case GrantState.REROUTING | GrantState.REVISING, WriteFailed():
                 grant.state, grant.revised, grant.moves = GrantState.RETRYING, None, ()
                 self._retrying.append(token)
                 self._context.set_timer(GRANT_RETRY_TIMER, self._context.settings.retry_after_ns)
@@ -261,9 +293,10 @@ class PendingGrants:
         state: GrantState,
         reply: Reply,
         matched: Sequence[Subscribed] = (),
+        sent: Callable[[], None] | None = None,
     ) -> PendingGrant:
         self._token_last += 1
-        grant = PendingGrant(self._token_last, request, state, reply, matched)
+        grant = PendingGrant(self._token_last, request, state, reply, matched, sent=sent)
         self._pending[grant.token] = grant
         return grant
 
@@ -287,33 +320,70 @@ class PendingGrants:
         self._advance(token, Confirmed(frozenset(confirmation.silent)))
 
     def _answer_or_revise(self, grant: PendingGrant, silent: Set[str]) -> None:
-        # The routers have confirmed, or not, the paths of the decision. They say nothing about a
-        # contract that has moved since.
+        records = grant.reply.records
+        standings = {each.subscription_id: self._standing(each, silent) for each in records}
+        found = set(standings.values())
         is_late = self._context.now_ns >= grant.revise_until_ns
-        moved = self._moved_since(grant, silent)
-        if moved and is_late:
-            reply = self._with_moves(grant, moved)
-            unconfirmed = self._context.tables.unconfirmed(routers_of(moved.values()))
-            self._reduce(grant, reply, routers_of(reply.records) & (silent | unconfirmed))
-        elif moved:
-            self._write_moves(grant, moved, [], Applied())
-        elif not silent and self._are_confirmed(grant.reply.records):
+        if found <= {Standing.CONFIRMED} and not silent and not any(map(self._refusing, records)):
             self._send(grant)
+        elif Standing.MOVING in found and not is_late:
+            moved = self._present(standings, {Standing.MOVED, Standing.MOVING})
+            self._write_moves(grant, moved, [], Applied())
         elif is_late or not self._reroute(grant, silent):
-            self._reduce(grant, grant.reply, silent)
+            self._write_last(grant, standings, silent)
+
+    def _standing(self, old: Subscribed, silent: Set[str]) -> Standing:
+        """Judge a contract, for whose generation `old` all routers but the silent have confirmed.
+
+        Recovery moves contracts meanwhile; `PathMoves` knows which moves were confirmed. The new
+        identifier of a change of period carries no events until it is announced, and the old paths
+        are held until then. The paths of a contract that is moving count only if they work (again).
+        """
+        found = self._context.registry.subscriptions.get(old.subscription_id)
+        if found is None:
+            return Standing.ENDED
+        if self._has_moved(old, found):
+            return Standing.MOVED
+        is_other = found.record is not old and found.record.variable_id == old.variable_id
+        broken = self._replacement.broken_paths(old) if is_other else ()
+        if found.carries(old) and has_confirmed_path(old, silent | self._refusing(old), broken):
+            return Standing.CONFIRMED
+        return Standing.DOWN if found.record is old else Standing.MOVING
+
+    def _has_moved(self, old: Subscribed, found: Subscription) -> bool:
+        """Return whether a contract has other paths than `old`, which carry its events."""
+        if found.record is old:
+            return False
+        if found.record.variable_id == old.variable_id:
+            return self._moves.is_up(found)
+        publication = self._context.registry.publications.get(found.variable.name)
+        change = None if publication is None else publication.change
+        return self._moves.is_up(found) if change is None else bool(change.from_ns)
+
+    def _present(
+        self, standings: dict[int, Standing], chosen: Set[Standing]
+    ) -> dict[int, Subscribed]:
+        """Return the newest records of the contracts with the chosen standings."""
+        live = self._context.registry.subscriptions
+        return {
+            number: live[number].record
+            for number, standing in standings.items()
+            if standing in chosen
+        }
 
     def _answer_or_wait(self, grant: PendingGrant, silent: Set[str]) -> None:
-        if not _are_up(grant.reply.records, silent):
+        if not _have_carried_path(grant.carried, silent):
             self._await_routers_again(grant)
             return
         self._send(grant)
         # The kept answer may name earlier paths of these contracts, and the end-point may not have
         # known the contracts when they moved.
-        waited = {record.subscription_id for record in grant.reply.records}
-        for found in self._live_contracts(grant.reply.body):
-            is_known = found.record.subscription_id in waited or self._is_unannounced(found)
-            if found.record.generation and not is_known:
-                self._push_present(found)
+        for outcome, found in self._live_contracts(grant.reply.body):
+            record, _ = announced_paths(self._context.registry, found)
+            named = [path.channel_ids for path in outcome.paths]
+            here = routers_of((record,)) & silent
+            if found.troubles or here or named != [path.channel_ids for path in record.paths]:
+                self._contract_notices.push_present(found, here)
 
     def _follow_moves(self, grant: PendingGrant) -> None:
         for old, new in grant.moves:
@@ -331,18 +401,22 @@ class PendingGrants:
         return self._context.now_ns + 2 * self._context.settings.confirm_within_ns
 
     def _await_routers_again(self, grant: PendingGrant) -> None:
-        """Wait for the contracts of a kept answer that live and have not moved.
+        """Wait until every living contract of a kept answer has a path that is up.
 
-        A contract that has moved is confirmed by its move.
+        Routers carry the old paths of a contract until its move is confirmed, so one path of either
+        generation is enough.
         """
-        records = [
-            found.record
-            for found in self._live_contracts(grant.reply.body)
-            if not found.record.generation
-        ]
         grant.state = GrantState.RECONFIRMING
-        grant.reply = Reply(grant.reply.body, (), records)
-        self._await_confirmations(grant)
+        grant.carried = [
+            (ordered_paths(found)[0], *(each.replaced for each in found.retiring))
+            for _, found in self._live_contracts(grant.reply.body)
+        ]
+        self._context.tables.await_confirmations(
+            {name for records in grant.carried for name in routers_of(records)},
+            partial(self._confirmed, grant.token),
+            deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
+            judge=partial(_have_carried_path, grant.carried),
+        )
 
     def _await_confirmations(self, grant: PendingGrant) -> None:
         # Contracts with a path that avoids the absent routers do not wait for those routers.
@@ -364,29 +438,20 @@ class PendingGrants:
     def _notify_changes(self, records: Iterable[Subscribed]) -> None:
         """Repeat the notices of failures and moves since the decision.
 
-        The end-point did not know the contracts when recovery sent them.
+        The end-point did not know the contracts when recovery sent them. A move that is not
+        confirmed yet is reported when it is.
         """
         live = self._context.registry.subscriptions
         for record in records:
             found = live.get(record.subscription_id)
             if found is not None and (found.troubles or self._has_moved(record, found)):
-                self._push_present(found)
+                self._contract_notices.push_present(found)
 
-    def _push_present(self, found: Subscription) -> None:
-        outcome = granted(
-            found.record,
-            found.variable,
-            found.troubles,
-            detection=self._context.detection,
-            down=self._replacement.broken_paths(found.record),
-        )
-        self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
-
-    def _live_contracts(self, body: bytes) -> list[Subscription]:
+    def _live_contracts(self, body: bytes) -> list[tuple[GrantedOutcome, Subscription]]:
         """Return the contracts of this cloud that an answer grants, and that have not ended."""
         live = self._context.registry.subscriptions
         return [
-            found
+            (outcome, found)
             for outcome in decode_outcomes(body).outcomes
             if isinstance(outcome, GrantedOutcome)
             and (found := live.get(outcome.subscription_id)) is not None
@@ -397,40 +462,6 @@ class PendingGrants:
         grant.reply, grant.revised, grant.moves = grant.revised, None, ()
 
     # Answers that differ from the decision.
-
-    def _moved_since(self, grant: PendingGrant, silent: Set[str]) -> dict[int, Subscribed]:
-        """Return the present records of contracts that have moved since the decision.
-
-        `PathMoves` follows the moves of recovery already, and `PublicationChanges` those to another
-        period.
-        """
-        live = self._context.registry.subscriptions
-        return {
-            old.subscription_id: found.record
-            for old in grant.reply.records
-            if (found := live.get(old.subscription_id)) is not None
-            and found.record is not old
-            and (
-                self._has_moved(old, found)
-                or not has_confirmed_path(old, silent | self._refusing(old))
-            )
-        }
-
-    def _has_moved(self, old: Subscribed, found: Subscription) -> bool:
-        """Return whether a contract has other paths than those decided.
-
-        The new identifier of a change of period carries no events until it is announced; the old
-        paths do until then.
-        """
-        if found.record.variable_id != old.variable_id and self._is_unannounced(found):
-            return False
-        return found.record is not old
-
-    def _is_unannounced(self, found: Subscription) -> bool:
-        """Return whether `PublicationChanged` will report the contract to its subscriber."""
-        publication = self._context.registry.publications.get(found.variable.name)
-        change = None if publication is None else publication.change
-        return change is not None and not change.from_ns
 
     def _reroute(self, grant: PendingGrant, silent: Set[str]) -> bool:
         """Move contracts that a router refuses to carry; False if no contract can be moved."""
@@ -487,25 +518,25 @@ class PendingGrants:
         records = [moved.get(old.subscription_id, old) for old in grant.reply.records]
         return Reply(encode_outcomes(outcomes), outcomes, records)
 
-    def _reduce(self, grant: PendingGrant, reply: Reply, silent: Set[str]) -> None:
-        """Grant the contracts that work without the silent and refusing routers; end the others.
+    def _write_last(
+        self, grant: PendingGrant, standings: dict[int, Standing], silent: Set[str]
+    ) -> None:
+        """Grant the contracts with a confirmed path, and end the others; then answer.
 
         A grant without a confirmed path would promise events that do not come. A silent router
         drops the paths of an ended contract when it returns. A contract that has ended meanwhile,
         together with its variable, is refused too.
         """
-        live = self._context.registry.subscriptions
-        records = reply.records
-        refusing = {record.subscription_id: self._refusing(record) for record in records}
+        reply = self._with_moves(grant, self._present(standings, {Standing.MOVED}))
+        refusing = {record.subscription_id: self._refusing(record) for record in reply.records}
         dead = {
-            record.subscription_id
-            for record in records
-            if record.subscription_id not in live
-            or not has_confirmed_path(record, silent | refusing[record.subscription_id])
+            number
+            for number, standing in standings.items()
+            if standing not in {Standing.CONFIRMED, Standing.MOVED}
         }
         outcomes = [self._reduced(outcome, dead, silent, refusing) for outcome in reply.outcomes]
-        grant.state = GrantState.REDUCING
-        left = [record for record in records if record.subscription_id not in dead]
+        grant.state = GrantState.REVISING
+        left = [record for record in reply.records if record.subscription_id not in dead]
         grant.revised = Reply(encode_outcomes(outcomes), outcomes, left)
         applied = Applied()
         operations: list[Operation] = [
@@ -540,9 +571,9 @@ class PendingGrants:
             if refusing:
                 return refused(self._cannot_carry(outcome, min(refusing)))
             return refused(self._not_confirmed(outcome, silent))
-        here = sorted(refusing | silent & {name for path in outcome.paths for name in path.routers})
-        remarks = tuple(f"router {name} has not confirmed its part yet" for name in here)
-        return msgspec.structs.replace(outcome, degraded=(*outcome.degraded, *remarks))
+        here = refusing | silent & {name for path in outcome.paths for name in path.routers}
+        degraded = (*outcome.degraded, *unconfirmed_remarks(here))
+        return msgspec.structs.replace(outcome, degraded=degraded)
 
     def _not_confirmed(self, outcome: GrantedOutcome, silent: Set[str]) -> GridStatError:
         """Return the refusal of an outcome whose routers are silent, or refuse their tables."""
@@ -565,32 +596,33 @@ class PendingGrants:
     def _refusing(self, record: Subscribed) -> set[str]:
         return self._context.tables.refusing(record.variable_id, routers_of((record,)))
 
-    def _are_confirmed(self, records: Iterable[Subscribed]) -> bool:
-        """Return whether all contracts still live, and no router refuses a row of them."""
-        live = self._context.registry.subscriptions
-        return all(
-            record.subscription_id in live and not self._refusing(record) for record in records
-        )
-
     def _push_matched(
-        self, record: Subscribed, revise_until_ns: int, confirmation: Confirmation
+        self,
+        record: Subscribed,
+        variable: StatusVariable,
+        revise_until_ns: int,
+        confirmation: Confirmation,
     ) -> None:
         found = self._context.registry.subscriptions.get(record.subscription_id)
         if found is None:
             return
         silent = set(confirmation.silent)
-        if found.record is not record:
-            record = found.record  # It has moved: its new paths must be up.
-            if self._context.now_ns < revise_until_ns:
-                self._await_matched((record,), revise_until_ns)
+        match self._standing(record, silent):
+            case Standing.MOVED:
+                record, variable, silent = found.record, found.variable, set()
+            case Standing.MOVING if self._context.now_ns < revise_until_ns:
+                # The routers receive the orders of the new paths once the move is durable.
+                number = record.subscription_id
+                again = partial(self._await_moving, number, revise_until_ns)
+                self._context.when_settled(again)
                 return
-            silent = self._context.tables.unconfirmed(routers_of((record,)))
-        unconfirmed = sorted(self._refusing(record) | silent)
-        remarks = tuple(f"router {name} has not confirmed its part yet" for name in unconfirmed)
+            case Standing.MOVING:
+                record, variable = announced_paths(self._context.registry, found)
+                silent = self._context.tables.unconfirmed(routers_of((record,)))
         outcome = granted(
             record,
-            found.variable,
-            remarks,
+            variable,
+            unconfirmed_remarks(self._refusing(record) | silent),
             detection=self._context.detection,
             order=self._context.next_order(),
         )
@@ -598,10 +630,20 @@ class PendingGrants:
         self._notices.push(record.subscriber, notice)
         self._notify_changes((record,))
 
+    def _await_moving(self, number: int, revise_until_ns: int) -> None:
+        found = self._context.registry.subscriptions.get(number)
+        if found is not None:
+            self._await_matched(*ordered_paths(found), revise_until_ns)
+
 
 def _are_up(records: Iterable[Subscribed], silent: Set[str]) -> bool:
     """Return whether each contract has a path that avoids the silent routers."""
     return all(has_confirmed_path(record, silent) for record in records)
+
+
+def _have_carried_path(carried: Iterable[Sequence[Subscribed]], silent: Set[str]) -> bool:
+    """Return whether each contract has a path, of any generation, without the silent routers."""
+    return all(any(has_confirmed_path(each, silent) for each in records) for records in carried)
 
 
 def _no_notice(_: list[str]) -> None:

@@ -30,7 +30,7 @@ from gridstat.broker.records.operations import (
     PublicationMoved,
     PublicationRetired,
 )
-from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
+from gridstat.broker.requests.outcomes import encode_outcomes, refused
 from gridstat.broker.requests.request_checks import checked_rate, edge_refusal
 from gridstat.broker.requests.subscriptions import renewed
 from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
@@ -38,7 +38,7 @@ from gridstat.broker.unit_of_work import no_op
 from gridstat.model.errors import InvalidPeriod, NotPublished, Refused, StillInUse
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import NS_PER_S, slot_of
-from gridstat.net.command.endpoint_messages import PublicationChanged, PublishedOutcome
+from gridstat.net.command.endpoint_messages import PublishedOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import Publication
-    from gridstat.broker.requests.notices import Notices
+    from gridstat.broker.requests.contract_notices import ContractNotices
     from gridstat.broker.requests.request import Request
     from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.tables.confirmation import Confirmation
@@ -63,13 +63,13 @@ class PublicationChanges:
         self,
         context: BrokerContext,
         requests: RequestIntake,
-        notices: Notices,
+        contract_notices: ContractNotices,
         take_number: Callable[[], int],
     ) -> None:
         self._take_number = take_number
         self._context = context
         self._requests = requests
-        self._notices = notices
+        self._contract_notices = contract_notices
 
     def change(self, request: Request, command: ChangePublication) -> None:
         registry = self._context.registry
@@ -119,8 +119,8 @@ class PublicationChanges:
         """Return whether other clouds have contracts for it, also such as have no path now."""
         registry, name = self._context.registry, publication.variable.name
         live = (registry.subscriptions[one].record for one in publication.subscriptions)
-        homeless = (one for one in registry.homeless.values() if one.name == name)
-        return any(record.exits for record in chain(live, homeless))
+        unplaced = (one for one in registry.unplaced.values() if one.name == name)
+        return any(record.exits for record in chain(live, unplaced))
 
     def resume(self) -> None:
         """Continue the changes that were under way before a start."""
@@ -225,14 +225,7 @@ class PublicationChanges:
         if publication is None:
             return
         for number in sorted(publication.subscriptions):
-            record: Subscribed = registry.subscriptions[number].record
-            notice = PublicationChanged(
-                subscription_id=number,
-                variable=publication.variable,
-                granted=granted(record, publication.variable, detection=self._context.detection),
-                from_ns=from_ns,
-            )
-            self._notices.push(record.subscriber, notice)
+            self._contract_notices.push_announced(registry.subscriptions[number], from_ns)
         self._set_timer(name, from_ns)
 
     def _set_timer(self, name: str, from_ns: int) -> None:

@@ -164,7 +164,8 @@ class Publications:
         return variable
 
     def _check(self, endpoint: EndPoint, requested: StatusVariable) -> None:
-        check_name(requested.name)
+        if requested.name not in self._context.registry.publications:
+            check_name(requested.name)  # Those of an older journal keep their names.
         if not requested.name.startswith(endpoint.name + "/"):
             raise NotAuthorised(
                 f"rule name: {endpoint.name} publishes only below its own name, "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from gridstat.broker.requests.outcomes import ANSWER_BYTES_MAX, encode_outcomes, refused
-from gridstat.model.cloud import check_pattern
+from gridstat.model.cloud import check_stored_pattern
 from gridstat.model.errors import (
     GridStatError,
     LinkDown,
@@ -86,7 +86,7 @@ class Queries:
         limit = max(0, min(command.limit, MANY_MAX))
         variables: list[StatusVariable] = []
         size_bytes, is_complete = 0, True
-        pattern = check_pattern(command.pattern)
+        pattern = check_stored_pattern(command.pattern)
         for publication in self._context.registry.matching(pattern, after=command.after):
             size_bytes += len(msgspec.msgpack.encode(publication.variable))
             if len(variables) == limit or size_bytes > ANSWER_BYTES_MAX:

@@ -185,8 +185,9 @@ class Subscriptions:
         if is_pattern(wanted.name):
             return self._hold_pattern(endpoint, wanted, applied, operations, matched)
         expected = expected_type(wanted)
-        publication = self._context.registry.publications.get(check_name(wanted.name))
+        publication = self._context.registry.publications.get(wanted.name)
         if publication is None:
+            check_name(wanted.name)
             raise NoSuchVariable(f"nobody publishes {wanted.name}")
         check_type(publication.variable, expected)
         record = self.grant(endpoint, publication, wanted.qos, label=wanted.label)

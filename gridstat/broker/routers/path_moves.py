@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from gridstat.broker.records.operations import Retired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Set
+    from collections.abc import Callable, Collection, Iterable, Set
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.records.registry import Subscription
     from gridstat.broker.tables.confirmation import Confirmation
 
     Notify: TypeAlias = Callable[[list[str]], None]
@@ -70,6 +71,20 @@ class PathMoves:
     def follow(self, old: Subscribed, new: Subscribed, notify: Notify) -> None:
         """Wait until `new` is up, run `notify` with the silent routers, and retire `old` later."""
         self._await(_Move(old, new, notify))
+
+    def is_up(self, found: Subscription) -> bool:
+        """Return whether the move to a contract's newest paths was confirmed.
+
+        The old paths then wait to be retired, or have been. A generation of a change of period,
+        whose old paths are held, is followed by `PublicationChanges` and not here.
+        """
+        record = found.record
+        if not record.generation:
+            return False
+        if all(each.generation != record.generation for each in found.retiring):
+            return True
+        due = record.subscription_id, record.generation
+        return any((number, generation) == due for _, number, generation in self._due)
 
     def retry_refused(self) -> None:
         """Check the refused moves again, because a router's refusals of rows have changed."""
@@ -142,6 +157,10 @@ def routers_of(records: Iterable[Subscribed]) -> set[str]:
     return {name for record in records for path in record.paths for name in path.routers}
 
 
-def has_confirmed_path(record: Subscribed, silent: Set[str]) -> bool:
-    """Return whether all routers of some path have confirmed it."""
-    return any(silent.isdisjoint(path.routers) for path in record.paths)
+def has_confirmed_path(record: Subscribed, silent: Set[str], broken: Collection[int] = ()) -> bool:
+    """Return whether all routers of some path, and not of a broken one, have confirmed it."""
+    return any(
+        silent.isdisjoint(path.routers)
+        for index, path in enumerate(record.paths)
+        if index not in broken
+    )

@@ -144,6 +144,11 @@ class LeafBorders:
         if self._closing:
             self._commit(self._closed())
 
+    def orphaned(self) -> list[BorderClosed]:
+        """Return the ends of all channels of a parent that the cloud, at a start, no longer has."""
+        borders = self._context.registry.tree.borders
+        return [BorderClosed(channel_id=number) for number in sorted(borders)]
+
     def _closed(self) -> list[Operation]:
         """Return the operations that close unused channels."""
         if not self._closing:

@@ -2,10 +2,12 @@
 
 A message of the parent is checked for its term, dropped before the join, and given to the
 capability that registered it. An exception in a handler abandons the unit of work and ends the
-session, while the cloud is served on. After each join all components send their state again, in the
-order borders, held segments, identifiers, contracts, patterns. A restart restores the components
-from the registry (`resume`). A cloud without a parent has a dispatcher too, which never receives a
-message.
+session, while the cloud is served on. After each join all capabilities send their state again
+(`parent_joined`), those here in the order borders, held segments, identifiers, contracts, patterns.
+A restart restores the components from the registry (`resume`). A cloud without a parent has a
+dispatcher too, which never receives a message. A start without the parent that the cloud had ends
+segments, contracts across clouds and borders (`orphaned`), and keeps the identifiers that the
+parent leased.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ from gridstat.net.command.tree_messages import (
 if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.effects.tree_effects import TreeEffects
+    from gridstat.broker.records.operations import Operation
     from gridstat.broker.records.registry import Subscription
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.pending_grants import PendingGrants
@@ -104,6 +107,7 @@ class ParentDispatcher:
             name="position",
             operations=effects.position_operations(),
             snapshot=partial(position_snapshot, self._context.registry),
+            orphaned=self.borders.orphaned,
         )
 
     def capability(self, effects: TreeEffects) -> LeafCapability:
@@ -113,6 +117,7 @@ class ParentDispatcher:
             name="contracts across clouds",
             operations=effects.contract_operations(),
             snapshot=partial(asked_snapshot, self._context.registry),
+            orphaned=self._orphaned,
             resume=self.resume,
             parent_messages={
                 WantBorders: borders.want,
@@ -144,6 +149,7 @@ class ParentDispatcher:
             },
             router_reported=self._router_reported,
             router_lost=self._router_lost,
+            parent_joined=self._send_state,
             persisted=borders.schedule_search,
             # News for the parent are collected during the turn and sent once, in a fixed order.
             turn_ended=self.end_turn,
@@ -161,7 +167,7 @@ class ParentDispatcher:
         except Exception as error:  # A bug in handling a parent must not stop serving the cloud.
             self._context.abandon()
             name = type(message).__name__
-            self._context.note("word_failed", said=name, error=repr(error))
+            self._context.note("message_failed", said=name, error=repr(error))
             self.session.end(Refused(f"the broker failed to handle {name}"))
             return True
 
@@ -170,7 +176,7 @@ class ParentDispatcher:
             return True
         if isinstance(message, TreeJoined):
             if self.session.join(message):
-                self._send_state()
+                self._context.capabilities.parent_joined()
             return True
         if not self.session.is_joined:
             return True  # The parent sends its state again after the join.
@@ -210,8 +216,13 @@ class ParentDispatcher:
         if news.ended_segments:
             self.borders.close_unused()
 
+    def _orphaned(self) -> list[Operation]:
+        """Return the ends of segments, and then of contracts across clouds."""
+        return [*self.segments.orphaned(), *self.contracts.orphaned()]
+
     def resume(self) -> None:
         """Restore the components from the registry after a start."""
+        self.contracts.notify_orphaned()
         self.identifiers.resume()
         self.contracts.answers.resume()
         self.contracts.deadlines.resume()

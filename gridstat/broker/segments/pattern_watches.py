@@ -61,7 +61,7 @@ class PatternWatches:
         if held is None:
             self._session.send(EndWatch(term=self._session.term, watch=message.watch))
             return
-        self._contracts.catch(
+        self._contracts.request_matches(
             pattern_id, [name for name in message.names if matches(held.pattern, name)]
         )
 

@@ -137,6 +137,17 @@ class PendingAnswers:
             if position not in awaited:
                 self.close(position)
 
+    def replaced(self, position: OutcomePosition, outcome: Outcome) -> list[OutcomeKnown]:
+        """Return the operation that replaces a known outcome of an incomplete answer, if any."""
+        outcomes = self._outcomes(position)
+        if not outcomes or not outcomes[position[2]]:
+            return []
+        endpoint, request_id, index = position
+        encoded = encode_outcome(outcome)
+        return [
+            OutcomeKnown(endpoint=endpoint, request_id=request_id, place=index, outcome=encoded)
+        ]
+
     def close(self, position: OutcomePosition, operations: Sequence[Operation] = ()) -> None:
         """Fill the outcome of a contract that was ended while it was requested."""
         if operations or self._is_missing(position):
@@ -195,7 +206,7 @@ def _no_op() -> None:
 # Deadlines of answers. An end-point forgets a request that is not answered in time; a contract
 # granted later would then hold capacity that nobody uses. So the broker answers at the deadline.
 
-ANSWER_TIMER: Final = "patience"
+ANSWER_TIMER: Final = "answer"
 
 
 class AnswerDeadlines:

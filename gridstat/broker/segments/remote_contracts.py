@@ -9,6 +9,7 @@ States of a contract (`AskedContract` in the registry):
   granted    --ContractEnded-->    none        the end-point is notified
   any state  --unsubscribed-->     ending      EndContract
   ending     --ContractEnded-->    none
+  any state  --start, no parent--> none        the end-point is notified
 
 A contract is *in doubt* if it is granted but this cloud holds no segment of it: the owner may have
 moved or ended it in a message that was lost. The broker then requests it again.
@@ -114,6 +115,8 @@ class RemoteContracts:
             context, requests, grants, self._retry_later, self.report_changes
         )
         self.deadlines = AnswerDeadlines(context, self._answer_timed_out)
+        self._orphaned: list[tuple[str, Unpublished]] = []
+        """Subscribers and notices of contracts that a start without a parent is ending."""
 
     # Requests of end-points.
 
@@ -174,7 +177,7 @@ class RemoteContracts:
             [changed, begun], partial(self.wait, request, []), self._requests.fail(request)
         )
 
-    def catch(self, pattern_id: int, names: Iterable[str]) -> None:
+    def request_matches(self, pattern_id: int, names: Iterable[str]) -> None:
         """Request contracts for names in other clouds that match a pattern, each name once."""
         registry = self._context.registry
         held = registry.patterns[pattern_id]
@@ -182,7 +185,7 @@ class RemoteContracts:
         if unknown:  # Stored by an older release, which did not check the modes.
             self._context.note("pattern_refused", pattern_id=pattern_id, reason="undefined modes")
             return
-        known = registry.tree.caught.get(pattern_id, set())
+        known = registry.tree.matched_names.get(pattern_id, set())
         requested: list[Operation] = []
         for name in dict.fromkeys(names):
             if name in known or not self.is_elsewhere(name):
@@ -203,6 +206,39 @@ class RemoteContracts:
             self._context.note("pattern_refused", pattern_id=pattern_id, reason="quota")
         if requested[:quota_left]:
             self._context.commit(requested[:quota_left], _ignore_applied, self._retry_later)
+
+    # Start without the parent that the cloud had.
+
+    def orphaned(self) -> list[Operation]:
+        """Return the ends of all contracts across clouds, which no parent can carry any more.
+
+        A failed write of the ends is followed by another call, so the notices are collected anew.
+        Missing outcomes of incomplete answers are filled by `PendingAnswers.resume`.
+        """
+        registry = self._context.registry
+        gone = NoSuchVariable(
+            f"cloud {registry.cloud} was started without a parent, by which it reached other clouds"
+        )
+        self._orphaned.clear()
+        operations: list[Operation] = []
+        for number, found in sorted(registry.tree.asked.items()):
+            operations += self.answers.replaced(position_of(found.record), refused(gone))
+            operations.append(ContractOver(number=number))
+            if found.granted is not None and not found.is_ending:
+                notice = Unpublished(
+                    subscription_id=number,
+                    name=found.record.name,
+                    code=gone.code,
+                    reason=str(gone.args[0]),
+                )
+                self._orphaned.append((found.record.subscriber, notice))
+        return operations
+
+    def notify_orphaned(self) -> None:
+        """Notify the subscribers of ended contracts, once the ends are durable."""
+        notices, self._orphaned = self._orphaned, []
+        for subscriber, notice in notices:
+            self._notices.push(subscriber, notice)
 
     # Messages to the parent.
 

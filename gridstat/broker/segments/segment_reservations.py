@@ -255,11 +255,16 @@ class SegmentReservations:
         for record in held:
             found = self._context.registry.subscriptions.get(record.subscription_id)
             if found is None:
-                self._send_homeless_broken(record)
+                self._send_unplaced_broken(record)
             elif found.troubles:
                 self.segment_changed(found)
             else:
                 self._send_if_moved(record)
+
+    def orphaned(self) -> list[Unsubscribed]:
+        """Return the ends of all segments of a parent that the cloud, at a start, no longer has."""
+        numbers = sorted(record.subscription_id for record in self._context.registry.segments())
+        return [Unsubscribed(subscription_id=number) for number in numbers]
 
     # Changes of held segments, reported by recovery and by the registry.
 
@@ -350,8 +355,8 @@ class SegmentReservations:
 
     def _await_routers(self, number: int) -> None:
         found = self._context.registry.subscriptions.get(number)
-        if found is None and (homeless := self._context.registry.homeless.get(number)) is not None:
-            self._send_homeless_broken(homeless)
+        if found is None and (unplaced := self._context.registry.unplaced.get(number)) is not None:
+            self._send_unplaced_broken(unplaced)
         if found is None or number in self._awaiting_routers:
             return
         self._awaiting_routers.add(number)
@@ -457,7 +462,7 @@ class SegmentReservations:
             )
         )
 
-    def _send_homeless_broken(self, record: Subscribed) -> None:
+    def _send_unplaced_broken(self, record: Subscribed) -> None:
         """Report a committed segment without paths as broken; it is held until paths are found
         again."""
         if not record.is_reserved:

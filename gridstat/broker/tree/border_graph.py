@@ -60,7 +60,7 @@ Free = tuple[dict[int, int] | None, dict[int, int] | None]
 """Free bytes and events a second, by mode; None where no bound is declared."""
 
 
-class Reach(NamedTuple):
+class BorderReach(NamedTuple):
     """Distances from one router to others, and the predecessor of each on its shortest path."""
 
     distances: Distances
@@ -88,8 +88,8 @@ class BorderGraph:
         self._out: dict[str, list[tuple[str, int]]] = {}
         self._into: dict[str, list[tuple[str, int]]] = {}
         self._edge_count = 0
-        self._from: dict[str, Reach] = {}
-        self._to: dict[str, Reach] = {}
+        self._from: dict[str, BorderReach] = {}
+        self._to: dict[str, BorderReach] = {}
         self._channels: dict[str, list[int]] = {}
         self._last_report: AbstractLinksReported | None = None
         self._rows: dict[str, list[AbstractLink]] = {}
@@ -102,6 +102,7 @@ class BorderGraph:
     def capability(self) -> TreeCapability:
         """Return the registration of abstract links."""
         return TreeCapability(
+            name="abstract links",
             child_messages={AbstractLinksReported: FromChild(self.receive, self._is_inside)},
             parent_messages={WantBorders: self._want_borders},
             timers={ABSTRACT_LINKS_TIMER: self.report_to_parent},
@@ -238,7 +239,7 @@ class BorderGraph:
                 found.append(Nearness(router=border, latency_us=min(sums)))
         return tuple(found)
 
-    def _reach(self, border: str) -> Reach:
+    def _reach(self, border: str) -> BorderReach:
         self._refresh()
         known = self._from.get(border)
         if known is None:
@@ -352,7 +353,7 @@ class BorderGraph:
                 row.append(found)
         return row
 
-    def _free_along_path(self, exit_router: str, reach: Reach, free: dict[str, Free]) -> Free:
+    def _free_along_path(self, exit_router: str, reach: BorderReach, free: dict[str, Free]) -> Free:
         """Return the minimum over all hops to `exit_router`; `free` caches results for routers."""
         hops, at = [], exit_router
         while at not in free:
@@ -399,7 +400,7 @@ def _no_clock() -> float:
     return 0.0
 
 
-def _shortest_paths(out: Mapping[str, list[tuple[str, int]]], origin: str) -> Reach:
+def _shortest_paths(out: Mapping[str, list[tuple[str, int]]], origin: str) -> BorderReach:
     found: Distances = {origin: 0}
     before: dict[str, str] = {}
     heap = [(0, origin)]
@@ -413,7 +414,7 @@ def _shortest_paths(out: Mapping[str, list[tuple[str, int]]], origin: str) -> Re
                 found[onward] = total
                 before[onward] = router
                 heappush(heap, (total, onward))
-    return Reach(found, before)
+    return BorderReach(found, before)
 
 
 def _least(one: dict[int, int] | None, other: dict[int, int] | None) -> dict[int, int] | None:

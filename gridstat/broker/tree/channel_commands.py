@@ -14,7 +14,12 @@ from msgspec import structs
 
 from gridstat.broker.capacity.explanation import probe_facts
 from gridstat.broker.tree.tree_capability import FromChild, TreeCapability
-from gridstat.broker.tree.tree_operations import ChannelAdded, ChannelRemoved, ChannelsNumbered
+from gridstat.broker.tree.tree_operations import (
+    ChannelsNumbered,
+    TreeChannelAdded,
+    TreeChannelRemoved,
+)
+from gridstat.model.cloud import check_name
 from gridstat.model.errors import LayoutError, LimitReached, NoSuchChannel, StillInUse
 from gridstat.net.command.operator_messages import AddChannel, RemoveChannel
 from gridstat.net.command.tree_messages import (
@@ -50,6 +55,7 @@ class ChannelCommands:
         """Return the registration of the channels, and of the border routers at their ends."""
         state, borders = self._context.state, self._borders
         return TreeCapability(
+            name="channels",
             child_messages={
                 BorderReported: FromChild(self._border_reported, self._is_below),
                 BorderChannelReported: FromChild(borders.channel_reported, self._is_at),
@@ -59,8 +65,8 @@ class ChannelCommands:
             asks_about=frozenset({AddChannel, RemoveChannel}),
             survey=self._facts,
             operations={
-                ChannelAdded: state.change_channels,
-                ChannelRemoved: state.change_channels,
+                TreeChannelAdded: state.change_channels,
+                TreeChannelRemoved: state.change_channels,
                 ChannelsNumbered: state.change_channels,
             },
             snapshot=state.file_channels.operations,
@@ -110,12 +116,12 @@ class ChannelCommands:
                 hint="0 lets the broker choose",
             )
         for end in (channel.from_router, channel.to_router):
-            self._check_borders(end)
+            self._check_borders(check_name(end))
         numbered = replace(channel, channel_id=state.channels.next_number())
         if self._operators.is_refused(peer, structs.replace(command, channel=numbered)):
             return
         added = partial(self._added, peer, command.request_id, numbered)
-        self._operators.commit(peer, command.request_id, ChannelAdded(channel=numbered), added)
+        self._operators.commit(peer, command.request_id, TreeChannelAdded(channel=numbered), added)
 
     def _added(self, peer: str, request_id: int, channel: EventChannel) -> None:
         self._refresh_borders(channel)
@@ -146,7 +152,7 @@ class ChannelCommands:
                 "planned over it"
             )
         removed = partial(self._removed, peer, command.request_id, account.channel)
-        operation = ChannelRemoved(channel_id=number)
+        operation = TreeChannelRemoved(channel_id=number)
         self._operators.commit(peer, command.request_id, operation, removed)
 
     def _removed(self, peer: str, request_id: int, channel: EventChannel) -> None:

@@ -14,7 +14,7 @@ from gridstat.broker.tree.tree_operations import (
     ChildRemoved,
     ChildReported,
     Placed,
-    TermBegan,
+    TreeTermBegan,
     Unplaced,
 )
 from gridstat.model.cloud import check_name
@@ -51,12 +51,13 @@ class ChildCommands:
         """Return the registration of the children, and of this broker's term and place."""
         state = self._context.state
         return TreeCapability(
+            name="children",
             child_messages={CloudsChanged: FromChild(self._membership.change_clouds)},
             operator_commands={AddChild: self._add, RemoveChild: self._remove},
             asks_about=frozenset({RemoveChild}),
             survey=self._facts,
             operations={
-                TermBegan: state.begin_term,
+                TreeTermBegan: state.begin_term,
                 Placed: state.place,
                 Unplaced: state.place,
                 ChildReported: state.families.apply,

@@ -10,7 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gridstat.broker.tree.owned_channels import CHANNELS_MAX, NOT_IN_FILE
-from gridstat.broker.tree.tree_operations import ChannelAdded, ChannelRemoved, ChannelsNumbered
+from gridstat.broker.tree.tree_operations import (
+    ChannelsNumbered,
+    TreeChannelAdded,
+    TreeChannelRemoved,
+)
 from gridstat.model.cloud import EventChannel
 
 if TYPE_CHECKING:
@@ -100,7 +104,7 @@ class ConfiguredChannels:
         accounts = self._channels.accounts
         return [number for number, found in accounts.items() if NOT_IN_FILE in found.down_at]
 
-    def operations(self) -> Iterator[ChannelsNumbered | ChannelAdded | ChannelRemoved]:
+    def operations(self) -> Iterator[ChannelsNumbered | TreeChannelAdded | TreeChannelRemoved]:
         """Return all numbers as operations, then the changes that operators have made."""
         if self._is_numbered:
             numbers = tuple((*ends, index) for ends, index in self._numbered.items())
@@ -109,7 +113,7 @@ class ConfiguredChannels:
         for ends, index in self._numbered.items():
             number = self._channels.numbered(index)
             if between.get(ends) != number:
-                yield ChannelRemoved(channel_id=number)
+                yield TreeChannelRemoved(channel_id=number)
         for ends, known in between.items():
             if self._numbered.get(ends) != known & CHANNELS_MAX:
-                yield ChannelAdded(channel=accounts[known].channel)
+                yield TreeChannelAdded(channel=accounts[known].channel)

@@ -24,7 +24,7 @@ from gridstat.broker.tree.latency_shares import (
     lie_below_child,
     match_request,
 )
-from gridstat.broker.tree.path_planner import END, START, PathQuery
+from gridstat.broker.tree.path_planner import END, START, ScopePathQuery
 from gridstat.broker.tree.path_refusals import join_refusal, no_path, not_found, too_slow
 from gridstat.broker.tree.transaction import TransactionState
 from gridstat.model.errors import DeadlinePassed, NoSuchSubscription, Refused
@@ -256,7 +256,7 @@ class Coordinator:
         assert starts is not None
         assert ends is not None
         quality = transaction.bounded()
-        question = PathQuery(
+        question = ScopePathQuery(
             starts=starts,
             ends=ends,
             count=max(qos.redundancy for qos in quality.values()),

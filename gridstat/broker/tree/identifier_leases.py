@@ -56,6 +56,7 @@ class IdentifierLeases:
         """Return the registration of identifiers."""
         numbers = self._context.state.numbers
         return TreeCapability(
+            name="identifiers",
             child_messages={AskNumbers: FromChild(self.ask)},
             parent_messages={NumbersLeased: self.leased},
             survey=self._facts,

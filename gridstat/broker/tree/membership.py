@@ -1,6 +1,6 @@
 """Sessions with the children, which join this broker, and with the parent, which this one joins.
 
-States of the session with the parent (`ParentState`):
+States of the session with the parent (`ParentSessionState`):
 
     ABSENT --connected; send JoinTree--> JOINING
     JOINING --TreeJoined, and the place is new--> PLACING --place durable--> JOINED
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from msgspec import structs
 
 from gridstat.broker.tree import channel_prefixes
-from gridstat.broker.tree.tree_context import ParentState
+from gridstat.broker.tree.tree_context import ParentSessionState
 from gridstat.broker.tree.tree_operations import ChildReported, Placed
 from gridstat.model.errors import (
     GridStatError,
@@ -109,21 +109,21 @@ class Membership:
 
     def connect(self, name: str) -> None:
         if name == self._context.settings.parent:
-            self._reset_parent_session(ParentState.JOINING)
+            self._reset_parent_session(ParentSessionState.JOINING)
             self._send_join()
         elif name not in self._context.state.families.children:
             self._close(name, self._no_child(name))
 
     def disconnect(self, name: str) -> None:
         if name == self._context.settings.parent:
-            self._reset_parent_session(ParentState.ABSENT)
+            self._reset_parent_session(ParentSessionState.ABSENT)
             return
         self._terms.pop(name, None)
         if name in self._context.joined:
             self._context.joined.discard(name)
             self._listener.child_left(name)
 
-    def _reset_parent_session(self, state: ParentState) -> None:
+    def _reset_parent_session(self, state: ParentSessionState) -> None:
         self._context.parent_state = state
         self._kept = []
         self._places_unwritten = 0
@@ -316,11 +316,11 @@ class Membership:
             self._place_written(self._parent_session, before)
             return
         match self._context.parent_state:
-            case ParentState.ABSENT | ParentState.JOINING:
-                self._context.parent_state = ParentState.PLACING
-            case ParentState.JOINED:
-                self._context.parent_state = ParentState.MOVING
-            case ParentState.PLACING | ParentState.MOVING:
+            case ParentSessionState.ABSENT | ParentSessionState.JOINING:
+                self._context.parent_state = ParentSessionState.PLACING
+            case ParentSessionState.JOINED:
+                self._context.parent_state = ParentSessionState.MOVING
+            case ParentSessionState.PLACING | ParentSessionState.MOVING:
                 pass  # The places become durable one after the other.
         is_other = before[0] is not None and not before[0].is_below(wanted.parent)
         released = self._context.state.release_parent_holdings() if is_other else []
@@ -357,7 +357,10 @@ class Membership:
 
     def keeps(self, message: TreeMessageBase) -> bool:
         """Keep a message that arrives while a place is being written; return whether it is kept."""
-        is_placing = self._context.parent_state in {ParentState.PLACING, ParentState.MOVING}
+        is_placing = self._context.parent_state in {
+            ParentSessionState.PLACING,
+            ParentSessionState.MOVING,
+        }
         if not is_placing or len(self._kept) >= KEPT_MESSAGES_MAX:
             return False
         self._kept.append(message)
@@ -375,7 +378,7 @@ class Membership:
         self._leave_parent(self._stale(self._context.settings.parent, term, known))
 
     def _leave_parent(self, error: GridStatError) -> None:
-        self._reset_parent_session(ParentState.ABSENT)
+        self._reset_parent_session(ParentSessionState.ABSENT)
         self._context.close(f"broker/{self._context.settings.parent}", error)
 
     def _standing(self) -> Standing:
@@ -389,7 +392,9 @@ class Membership:
         if is_present:
             self._places_unwritten -= 1
             is_last = not self._places_unwritten
-            self._context.parent_state = ParentState.JOINED if is_last else ParentState.MOVING
+            self._context.parent_state = (
+                ParentSessionState.JOINED if is_last else ParentSessionState.MOVING
+            )
         if is_other:
             self._listener.parent_replaced()
         if not _is_same_place(self._standing(), before):

@@ -125,7 +125,7 @@ class OwnedChannels:
             raise LayoutError(f"channel {channel.label} is there already")
         number = channel.channel_id
         account = self.accounts[number] = ChannelAccount(channel)
-        account.carriage.set_ip_version(is_ipv6=channel.to_router in self._ipv6_routers)
+        account.carriage.set_ip_version(is_ipv6=self.receives_by_ipv6(channel.to_router))
         self.index_last = max(self.index_last, number & CHANNELS_MAX)
         self.between[ends] = number
         for router in ends:
@@ -212,6 +212,10 @@ class OwnedChannels:
             carriage = account.carriage
             if account.channel.to_router == router and carriage.set_ip_version(is_ipv6=is_ipv6):
                 carriage.latency_us = carriage.predicted_us(self.model)
+
+    def receives_by_ipv6(self, router: str) -> bool:
+        """Return whether a border router has reported an address of IPv6."""
+        return router in self._ipv6_routers
 
     def set_back_pressure(self, channel_id: int, *, is_back_pressured: bool) -> bool:
         """Record back-pressure; return whether this changes if the channel is usable."""

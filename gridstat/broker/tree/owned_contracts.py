@@ -136,6 +136,7 @@ class OwnedContracts:
         """Return the registration of contracts, and of the holdings that make them durable."""
         state = self._context.state
         return TreeCapability(
+            name="contracts",
             child_messages={
                 AskContract: FromChild(self.request, self._is_of_child),
                 EndContract: FromChild(self.end, self._is_of_child),

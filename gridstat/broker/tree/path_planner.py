@@ -48,7 +48,7 @@ class Ends(Struct, frozen=True):
     gates: tuple[Gate, ...] = ()
 
 
-class PathQuery(Struct, frozen=True):
+class ScopePathQuery(Struct, frozen=True):
     """A request for `count` disjoint paths, none slower than `bound_us`."""
 
     starts: Ends
@@ -91,10 +91,12 @@ class PathPlanner:
         self._graph = graph
         self._version = graph.version
         self._layouts: dict[tuple[Ends, Ends, bool], _Layout] = {}
-        self._answers: dict[tuple[PathQuery, frozenset[Use]], list[PlannedPath] | NotFound] = {}
+        self._answers: dict[
+            tuple[ScopePathQuery, frozenset[Use]], list[PlannedPath] | NotFound
+        ] = {}
         self._corridors: dict[tuple[tuple[str, ...], tuple[str, ...]], frozenset[str]] = {}
 
-    def find(self, query: PathQuery, excluded: frozenset[Use]) -> list[PlannedPath] | NotFound:
+    def find(self, query: ScopePathQuery, excluded: frozenset[Use]) -> list[PlannedPath] | NotFound:
         if self._version != self._graph.version or len(self._layouts) > LAYOUTS_MAX:
             self._version = self._graph.version
             self._layouts.clear()
@@ -112,7 +114,7 @@ class PathPlanner:
         return answer
 
     def _search(
-        self, query: PathQuery, excluded: frozenset[Use], *, is_whole: bool
+        self, query: ScopePathQuery, excluded: frozenset[Use], *, is_whole: bool
     ) -> list[PlannedPath] | NotFound:
         layout = self._layout(query, is_whole=is_whole)
         closed = {layout.number_of[use] for use in excluded if use in layout.number_of}
@@ -144,14 +146,14 @@ class PathPlanner:
 
     # The graph of a query.
 
-    def _layout(self, query: PathQuery, *, is_whole: bool) -> _Layout:
+    def _layout(self, query: ScopePathQuery, *, is_whole: bool) -> _Layout:
         key = (query.starts, query.ends, is_whole)
         known = self._layouts.get(key)
         if known is None:
             known = self._layouts[key] = self._lay_out(query, is_whole=is_whole)
         return known
 
-    def _lay_out(self, query: PathQuery, *, is_whole: bool) -> _Layout:
+    def _lay_out(self, query: ScopePathQuery, *, is_whole: bool) -> _Layout:
         children = frozenset(self._children()) if is_whole else self._corridor(query)
         uses: list[Use] = []
         estimates: list[int] = []
@@ -165,7 +167,7 @@ class PathPlanner:
         graph = PathGraph(arcs, {START: 0, END: 0})
         return _Layout(graph, uses, {use: at for at, use in enumerate(uses)}, estimates)
 
-    def _uses(self, query: PathQuery, children: frozenset[str]) -> Iterator[tuple[Use, int]]:
+    def _uses(self, query: ScopePathQuery, children: frozenset[str]) -> Iterator[tuple[Use, int]]:
         channels, families = self._context.state.channels, self._context.state.families
         ends = {query.starts.child, query.ends.child}
         numbers = {number for child in children for number in self._graph.channels_of(child)}
@@ -189,7 +191,7 @@ class PathPlanner:
         for gate in query.ends.gates:
             yield (gate.router, END, gate.channel_id), 0
 
-    def _corridor(self, query: PathQuery) -> frozenset[str]:
+    def _corridor(self, query: ScopePathQuery) -> frozenset[str]:
         """Return the children on the best few paths between the two ends, full or not."""
         families = self._context.state.families
         if len(families.children) <= ALL_CHILDREN_MAX:
@@ -239,7 +241,7 @@ class PathPlanner:
 
     # From router paths to plans.
 
-    def _planned(self, query: PathQuery, layout: _Layout, path: FoundPath) -> PlannedPath:
+    def _planned(self, query: ScopePathQuery, layout: _Layout, path: FoundPath) -> PlannedPath:
         families, own = self._context.state.families, self._context.state.channels.accounts
         first = layout.uses[path.channel_ids[0]]
         child = query.starts.child or families.child_at(first[1]) or ""

@@ -11,7 +11,7 @@ from gridstat.model.qos import PATH_ROUTERS_MAX
 from gridstat.net.command.segment_messages import PIECES_MAX, joined_routers
 
 if TYPE_CHECKING:
-    from gridstat.broker.tree.path_planner import PathQuery
+    from gridstat.broker.tree.path_planner import ScopePathQuery
     from gridstat.broker.tree.transaction import Transaction
     from gridstat.broker.tree.tree_operations import ScopePath
     from gridstat.model.paths import NotFound
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.segment_messages import SegmentedPath
 
 
-def not_found(transaction: Transaction, answer: NotFound, query: PathQuery) -> RefusedOutcome:
+def not_found(transaction: Transaction, answer: NotFound, query: ScopePathQuery) -> RefusedOutcome:
     """Return the refusal for a query to which the border graph has no answer."""
     ends = _ends(transaction)
     if answer.reason == "length":

@@ -87,6 +87,7 @@ class PublicationLookups:
     def capability(self) -> TreeCapability:
         """Return the registration of look-ups."""
         return TreeCapability(
+            name="look-ups",
             child_messages={LookedUp: FromChild(self.receive)},
             parent_messages={Lookup: self.answer_parent},
             timers={LOOKUP_TIMER: self.expire},

@@ -25,7 +25,7 @@ from gridstat.broker.capability import merged
 from gridstat.broker.tree.components import Components
 from gridstat.broker.tree.tree_context import LATER_TIMER
 from gridstat.broker.tree.tree_dispatcher import TreeDispatcher
-from gridstat.broker.tree.tree_operations import TermBegan, encode, operations_of
+from gridstat.broker.tree.tree_operations import TreeTermBegan, encode, operations_of
 from gridstat.model.errors import NotAuthorised
 from gridstat.net.command.machine import (
     Connected,
@@ -83,7 +83,7 @@ class QosBroker:
             START_TIMER: self._begin,
             LATER_TIMER: self._context.try_again,
         }
-        self._timers = merged([own, self._capabilities.timers])
+        self._timers = merged([("broker", own), ("capabilities", self._capabilities.timers)])
         self._phase = Phase.NEW
         self._early_events: list[Event] = []
         """Connections and messages to handle once the term is durable."""
@@ -146,7 +146,7 @@ class QosBroker:
         orphaned = [] if self._context.has_parent else self._capabilities.orphaned(term)
         self._context.decide(
             [
-                TermBegan(term=term, journal=journal),
+                TreeTermBegan(term=term, journal=journal),
                 *self.state.numbering(),
                 *orphaned,
             ],

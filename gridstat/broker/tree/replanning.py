@@ -80,6 +80,7 @@ class Replanning:
     def capability(self) -> TreeCapability:
         """Return the registration of replanning; the dispatcher of segments has its messages."""
         return TreeCapability(
+            name="replanning",
             survey=self._facts,
             timers={REPLAN_TIMER: self.replan_some, RAISE_TIMER: self.raise_some},
             resume=self.resume,

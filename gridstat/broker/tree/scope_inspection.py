@@ -42,6 +42,7 @@ class ScopeInspection:
     def capability(self) -> TreeCapability:
         """Return the registration of the commands that change nothing."""
         return TreeCapability(
+            name="inspection",
             operator_commands={Survey: self._survey, Explain: self._explain},
             survey=self._facts,
         )

@@ -61,6 +61,7 @@ class SegmentDispatcher:
     def capability(self) -> TreeCapability:
         """Return the registration of segments."""
         return TreeCapability(
+            name="segments",
             child_messages={
                 Reserved: FromChild(self._reserved),
                 NotReserved: FromChild(self._coordinator.not_reserved),

@@ -228,6 +228,7 @@ class HoldingRelease:
         """Return the registration of releases, of segments and of whole holdings."""
         releases = self._releases
         return TreeCapability(
+            name="releases",
             child_messages={Released: FromChild(releases.receive)},
             survey=self._facts,
             timers={RELEASE_TIMER: releases.retry},

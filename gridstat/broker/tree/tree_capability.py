@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gridstat.broker.capability import merged
+from gridstat.broker.capability import check_common, merged
+from gridstat.net.command.tree_messages import JoinTree, TreeJoined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -85,14 +86,20 @@ def _nothing_orphaned(_term: int) -> tuple[TreeOperation, ...]:
 class TreeCapability:
     """Registration of one capability; an omitted field means that it brings nothing of the kind."""
 
+    name: str
+    """Name in the assertions about registrations."""
+
     # Messages and commands.
 
     child_messages: Mapping[type[TreeMessageBase], FromChild] = field(default_factory=dict)
-    """Handlers of messages from children that have joined, by type."""
+    """Handlers of messages from children that have joined, by type, other than `JoinTree`."""
     parent_messages: Mapping[type[TreeMessageBase], Callable[[Any], None]] = field(
         default_factory=dict
     )
-    """Handlers of messages from the parent, by type, once this broker's place is durable."""
+    """Handlers of messages from the parent, by type, once this broker's place is durable.
+
+    `TreeJoined`, which brings the place, is of the membership.
+    """
     operator_commands: Mapping[type[Command], Callable[[str, Any], None]] = field(
         default_factory=dict
     )
@@ -105,7 +112,10 @@ class TreeCapability:
     asks_about: frozenset[type[Command]] = frozenset()
     """Commands of this capability for which it asks the others' objections."""
     survey: Callable[[], Facts] = _no_facts
-    """Return the facts for metrics and for the survey of operators."""
+    """Return the facts for metrics and for the survey of operators.
+
+    The names of the facts do not depend on the state.
+    """
 
     # Durable state.
 
@@ -159,6 +169,11 @@ class TreeCapability:
     place_changed: Callable[[], None] = _do_nothing
     """Called after children have received the new place of this broker."""
 
+    @property
+    def commands(self) -> set[type[Command]]:
+        """Commands that this capability owns."""
+        return {*self.operator_commands}
+
 
 class TreeCapabilities:
     """Capabilities of one broker in their order, and their merged tables.
@@ -175,31 +190,36 @@ class TreeCapabilities:
         self.timers: Mapping[str, Callable[[], None]] = {}
         self._named_timers: Mapping[str, Callable[[str], None]] = {}
         self._operations: Mapping[type[TreeOperation], Apply] = {}
+        self._asked: frozenset[type[Command]] = frozenset()
+        """Commands whose owners ask for objections."""
 
     def register(self, capabilities: Sequence[TreeCapability]) -> None:
         assert not self._all, "the capabilities of a broker are registered once"
         self._all = tuple(capabilities)
         check_registrations(self._all)
-        self.child_messages = merged(one.child_messages for one in self._all)
-        self.parent_messages = merged(one.parent_messages for one in self._all)
-        self.operator_commands = merged(one.operator_commands for one in self._all)
-        self.timers = merged(one.timers for one in self._all)
-        self._named_timers = merged(one.named_timers for one in self._all)
-        self._operations = merged(one.operations for one in self._all)
+        self.child_messages = merged((one.name, one.child_messages) for one in self._all)
+        self.parent_messages = merged((one.name, one.parent_messages) for one in self._all)
+        self.operator_commands = merged((one.name, one.operator_commands) for one in self._all)
+        self.timers = merged((one.name, one.timers) for one in self._all)
+        self._named_timers = merged((one.name, one.named_timers) for one in self._all)
+        self._operations = merged((one.name, one.operations) for one in self._all)
+        self._asked = frozenset[type]().union(*(one.asks_about for one in self._all))
 
     # Commands and timers.
 
     def objection(self, command: Command) -> RefusedOutcome | None:
         """Return the first objection of any capability to a command."""
+        kind = type(command)
+        assert kind in self._asked, f"{kind.__name__} is missing in asks_about of its owner"
         for one in self._all:
-            object_to = one.objections.get(type(command))
+            object_to = one.objections.get(kind)
             refusal = None if object_to is None else object_to(command)
             if refusal is not None:
                 return refusal
         return None
 
     def survey(self) -> Facts:
-        return merged(one.survey() for one in self._all)
+        return _survey_of(self._all)
 
     def fire_named(self, timer: str) -> None:
         """Handle the timer of one variable; one that no capability has registered is ignored."""
@@ -278,9 +298,14 @@ class TreeCapabilities:
 
 def check_registrations(capabilities: Sequence[TreeCapability]) -> None:
     """Assert that nothing is registered that would never be used."""
-    asked = set().union(*(one.asks_about for one in capabilities))
+    check_common(capabilities)
     for one in capabilities:
-        assert not one.operations or one.snapshot is not _no_operations, "no snapshot has them"
-        unasked = one.objections.keys() - asked
-        assert not unasked, f"nobody asks about {sorted(map(str, unasked))}"
-        assert all(prefix.endswith("/") for prefix in one.named_timers), "a prefix ends in a slash"
+        has_snapshot = one.snapshot is not _no_operations
+        assert not one.operations or has_snapshot, f"{one.name} has no snapshot"
+        assert TreeJoined not in one.parent_messages, f"{one.name} would never receive TreeJoined"
+        assert JoinTree not in one.child_messages, f"{one.name} would never receive JoinTree"
+    _survey_of(capabilities)  # Two capabilities with one fact are found at the start.
+
+
+def _survey_of(capabilities: Iterable[TreeCapability]) -> Facts:
+    return merged((one.name, one.survey()) for one in capabilities)

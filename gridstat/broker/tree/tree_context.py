@@ -28,7 +28,7 @@ _COUNT_MAX: Final = (1 << _COUNT_BITS) - 1
 _TERM_MAX: Final = (1 << 31) - 1
 
 
-class ParentState(Enum):
+class ParentSessionState(Enum):
     """State of the session with the parent; `membership.py` draws the transitions."""
 
     ABSENT = auto()
@@ -47,7 +47,7 @@ class TreeContext(UnitOfWork[TreeOperation]):
         self.outside = outside
         self.state = state
         self.joined: set[str] = set()
-        self.parent_state = ParentState.ABSENT
+        self.parent_state = ParentSessionState.ABSENT
         self.unsettled_until_ns = 0
         self._later: list[Callable[[], None]] = []
         self._request_count = 0
@@ -66,7 +66,7 @@ class TreeContext(UnitOfWork[TreeOperation]):
 
     @property
     def is_parent_joined(self) -> bool:
-        return self.parent_state in {ParentState.JOINED, ParentState.MOVING}
+        return self.parent_state in {ParentSessionState.JOINED, ParentSessionState.MOVING}
 
     @property
     def is_placed(self) -> bool:

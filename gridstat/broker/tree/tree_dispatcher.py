@@ -58,8 +58,8 @@ class TreeDispatcher:
             raise error
         context.abandon()
         kind = type(message).__name__
-        context.note("word_failed", broker=name, said=kind, error=repr(error))
-        hint = f"see word_failed in the log of broker {context.settings.name}"
+        context.note("message_failed", broker=name, said=kind, error=repr(error))
+        hint = f"see message_failed in the log of broker {context.settings.name}"
         failed = Refused(f"the broker failed to handle {kind}", hint=hint)
         self._membership.end_session(name, failed)
 

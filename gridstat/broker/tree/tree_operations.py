@@ -91,7 +91,7 @@ class TreeOperation(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, k
     """Operation of a broker above clouds: a MessagePack map with the class name as its `type`."""
 
 
-class TermBegan(TreeOperation, frozen=True):
+class TreeTermBegan(TreeOperation, frozen=True, tag="TermBegan"):
     """A start of the broker; the first operation of each.
 
     `journal` is the identity that this journal has been given when it was begun.
@@ -157,13 +157,13 @@ class ChildRemoved(TreeOperation, frozen=True):
     name: str
 
 
-class ChannelAdded(TreeOperation, frozen=True):
+class TreeChannelAdded(TreeOperation, frozen=True, tag="ChannelAdded"):
     """A channel between clouds beyond those of the broker's file."""
 
     channel: EventChannel
 
 
-class ChannelRemoved(TreeOperation, frozen=True):
+class TreeChannelRemoved(TreeOperation, frozen=True, tag="ChannelRemoved"):
     """A channel was removed; the broker's file may still name it."""
 
     channel_id: int

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 _LIMIT_OF_CODE: Final = {limit.value.code: limit.name for limit in Limit}
 
 
-class SegmentListener(Protocol):
+class TreeSegmentListener(Protocol):
     """Notified when a segment counts from now on."""
 
     def segment_committed(self, holding: Holding) -> None: ...
@@ -83,7 +83,7 @@ class TreeSegments:
         coordinator: Coordinator,
         commits: SegmentCommits,
         holding_release: HoldingRelease,
-        listener: SegmentListener,
+        listener: TreeSegmentListener,
     ) -> None:
         self._context = context
         self._lookups = lookups

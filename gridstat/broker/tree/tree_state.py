@@ -17,15 +17,15 @@ from gridstat.broker.tree.configured_channels import ConfiguredChannels
 from gridstat.broker.tree.holdings import Holdings
 from gridstat.broker.tree.identifier_blocks import IdentifierBlocks
 from gridstat.broker.tree.tree_operations import (
-    ChannelAdded,
-    ChannelRemoved,
     ChannelsNumbered,
     HoldingGone,
     HoldingMoved,
     HoldingTaken,
     Placed,
     Stage,
-    TermBegan,
+    TreeChannelAdded,
+    TreeChannelRemoved,
+    TreeTermBegan,
     Unplaced,
     body_of,
 )
@@ -91,21 +91,21 @@ class TreeState:
             self.unwritten.append(done)
         self._capabilities.apply(operation, done)
 
-    def begin_term(self, began: TermBegan, done: Applied) -> None:
+    def begin_term(self, began: TreeTermBegan, done: Applied) -> None:
         del done  # A term is never taken back: the next start writes a higher one.
         self.term = max(self.term, began.term)
         self.journal = began.journal or self.journal
 
     def change_channels(
-        self, operation: ChannelAdded | ChannelRemoved | ChannelsNumbered, done: Applied
+        self, operation: TreeChannelAdded | TreeChannelRemoved | ChannelsNumbered, done: Applied
     ) -> None:
         match operation:
-            case ChannelAdded(channel=channel):
+            case TreeChannelAdded(channel=channel):
                 index_before = self.channels.index_last
                 self.channels.add(channel)
                 done.undo.append(lambda: self.channels.take_back(channel.channel_id, index_before))
                 self._capabilities.channel_added(channel.channel_id, done)
-            case ChannelRemoved(channel_id=channel_id):
+            case TreeChannelRemoved(channel_id=channel_id):
                 self._capabilities.channel_removed(channel_id, done)
                 removed = self.channels.remove(channel_id)
                 done.undo.append(lambda: self.channels.add(removed))
@@ -211,7 +211,7 @@ class TreeState:
 
     def place_operations(self) -> Iterator[TreeOperation]:
         """Return the part of the snapshot with the term, the place and the children."""
-        yield TermBegan(term=self.term, journal=self.journal)
+        yield TreeTermBegan(term=self.term, journal=self.journal)
         if self.placed is not None or self.channels.prefix or self.tree:
             yield self.standing(self.channels.prefix)
         yield from self.families.operations(self._file_children)

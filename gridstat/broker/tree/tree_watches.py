@@ -45,6 +45,7 @@ class TreeWatches:
     def capability(self) -> TreeCapability:
         """Return the registration of watches."""
         return TreeCapability(
+            name="watches",
             child_messages={
                 WatchNames: FromChild(self.watch, self._is_of_child),
                 EndWatch: FromChild(self.end, self._is_of_child),

@@ -315,7 +315,7 @@ class Conversation:
                     self.closed.append(instruction)
                 case Note():
                     self.notes.append(instruction)
-                    is_failure = instruction.word in {"request_failed", "word_failed"}
+                    is_failure = instruction.word in {"request_failed", "message_failed"}
                     assert not is_failure or self.may_fail, instruction
 
     def write(self, count_max: int | None = None) -> None:

@@ -65,7 +65,7 @@ def test_a_contract_that_had_moved_survives_the_loss_of_either_channel(
 
     (path,) = cloud.broker.registry.subscriptions[granted.subscription_id].record.paths
     assert lost not in path.channel_ids
-    assert cloud.broker.registry.homeless == {}
+    assert cloud.broker.registry.unplaced == {}
     assert cloud.differing() == []
 
 
@@ -99,15 +99,15 @@ def test_a_contract_without_a_way_waits_for_routers_and_ends_with_the_grace_time
     granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
     cloud.channels_given = []
     restart(cloud)
-    assert list(cloud.broker.registry.homeless) == [granted.subscription_id]
+    assert list(cloud.broker.registry.unplaced) == [granted.subscription_id]
 
     cloud.advance(cloud.settings.grace_ns)
 
-    assert cloud.broker.registry.homeless == {}
+    assert cloud.broker.registry.unplaced == {}
     assert any(isinstance(notice, Unpublished) for notice in cloud.notices[CENTRE])
 
 
-def test_a_full_disk_leaves_a_contract_homeless_until_it_can_move_in(cloud: Conversation) -> None:
+def test_a_full_disk_leaves_a_contract_unplaced_until_it_can_move_in(cloud: Conversation) -> None:
     granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
     drop_router(cloud, granted.paths[0].routers[1])
     cloud.kill_broker()
@@ -117,7 +117,7 @@ def test_a_full_disk_leaves_a_contract_homeless_until_it_can_move_in(cloud: Conv
     cloud.journal.extend(term.operations)
     cloud.tell(Persisted(term.token))  # The term has begun; now the contract is to move in.
     cloud.fail_first_write()
-    assert list(cloud.broker.registry.homeless) == [granted.subscription_id]
+    assert list(cloud.broker.registry.unplaced) == [granted.subscription_id]
 
     cloud.is_journal_held = False
     for name in sorted(cloud.routers):
@@ -125,10 +125,10 @@ def test_a_full_disk_leaves_a_contract_homeless_until_it_can_move_in(cloud: Conv
     cloud.settle()
 
     assert granted.subscription_id in cloud.broker.registry.subscriptions
-    assert cloud.broker.registry.homeless == {}
+    assert cloud.broker.registry.unplaced == {}
 
 
-def make_homeless(cloud: Conversation, name: str = VOLTAGE) -> int:
+def make_unplaced(cloud: Conversation, name: str = VOLTAGE) -> int:
     """A contract of the centre's that has no way, since the file has no channels any more."""
     if name == VOLTAGE:
         number = cloud.subscribe(CENTRE, "c1/e2", name).subscription_id
@@ -141,81 +141,81 @@ def make_homeless(cloud: Conversation, name: str = VOLTAGE) -> int:
         }
     cloud.channels_given = []
     restart(cloud)
-    assert list(cloud.broker.registry.homeless) == [number]
+    assert list(cloud.broker.registry.unplaced) == [number]
     return number
 
 
-def test_a_homeless_contract_is_unsubscribed_by_its_owner_for_good(cloud: Conversation) -> None:
+def test_an_unplaced_contract_is_unsubscribed_by_its_owner_for_good(cloud: Conversation) -> None:
     given = cloud.channels_given
-    number = make_homeless(cloud)
+    number = make_unplaced(cloud)
 
     not_its_owner = cloud.ask(PMU, "c1/e0", Unsubscribe(subscription_ids=(number,)))
     assert refusal(not_its_owner).code == NoSuchSubscription.code
     answer = cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(number,)))
     assert answer == (DoneOutcome(),)
-    assert cloud.broker.registry.homeless == {}
+    assert cloud.broker.registry.unplaced == {}
 
     cloud.channels_given = given  # Its way is back, and no contract needs it any more.
     restart(cloud)
     assert number not in cloud.broker.registry.subscriptions
-    assert cloud.broker.registry.homeless == {}
+    assert cloud.broker.registry.unplaced == {}
     assert cloud.differing() == []
 
 
-def test_a_full_disk_keeps_a_homeless_contract_that_was_to_end(cloud: Conversation) -> None:
-    number = make_homeless(cloud)
+def test_a_full_disk_keeps_an_unplaced_contract_that_was_to_end(cloud: Conversation) -> None:
+    number = make_unplaced(cloud)
     cloud.is_journal_held = True
     cloud.send(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(number,)))
-    assert cloud.broker.registry.homeless == {}
+    assert cloud.broker.registry.unplaced == {}
     cloud.fail_first_write()
-    assert list(cloud.broker.registry.homeless) == [number]
+    assert list(cloud.broker.registry.unplaced) == [number]
 
 
-def test_all_that_a_subscriber_ends_at_once_includes_the_homeless(cloud: Conversation) -> None:
-    make_homeless(cloud)
+def test_all_that_a_subscriber_ends_at_once_includes_the_unplaced(cloud: Conversation) -> None:
+    make_unplaced(cloud)
     assert cloud.ask(CENTRE, "c1/e2", Unsubscribe()) == (DoneOutcome(),)
-    assert cloud.broker.registry.homeless == {}
+    assert cloud.broker.registry.unplaced == {}
 
 
-def test_a_pattern_ends_with_the_homeless_that_it_has_caught(cloud: Conversation) -> None:
-    make_homeless(cloud, "c1/**")
+def test_a_pattern_ends_with_the_unplaced_that_it_has_caught(cloud: Conversation) -> None:
+    make_unplaced(cloud, "c1/**")
     (pattern_id,) = cloud.broker.registry.patterns
     answer = cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(pattern_id,)))
     assert answer == (DoneOutcome(),)
-    assert cloud.broker.registry.homeless == {}
+    assert cloud.broker.registry.unplaced == {}
 
 
-def test_a_subscriber_that_leaves_takes_its_homeless_contracts_along(cloud: Conversation) -> None:
+def test_a_subscriber_that_leaves_takes_its_unplaced_contracts_along(cloud: Conversation) -> None:
     given = cloud.channels_given
-    make_homeless(cloud)
+    make_unplaced(cloud)
     cloud.only(DoneOutcome, cloud.ask(CENTRE, "c1/e2", Detach()))
-    assert cloud.broker.registry.homeless == {}
+    assert cloud.broker.registry.unplaced == {}
     cloud.channels_given = given
     cloud.attach(CENTRE, "c1/e2")
     restart(cloud)
     assert cloud.broker.registry.subscriptions == {}
 
 
-def test_a_homeless_contract_ends_with_its_variable_and_its_subscriber_is_told(
+def test_an_unplaced_contract_ends_with_its_variable_and_its_subscriber_is_told(
     cloud: Conversation,
 ) -> None:
-    number = make_homeless(cloud)
+    number = make_unplaced(cloud)
     cloud.only(DoneOutcome, cloud.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,))))
-    assert cloud.broker.registry.homeless == {}
+    assert cloud.broker.registry.unplaced == {}
     assert Unpublished(subscription_id=number, name=VOLTAGE) in cloud.notices[CENTRE]
 
 
-def test_a_change_of_a_homeless_contract_is_refused_and_says_why(cloud: Conversation) -> None:
+def test_a_change_of_an_unplaced_contract_is_refused_and_says_why(cloud: Conversation) -> None:
     given = cloud.channels_given
-    number = make_homeless(cloud)
-    before = cloud.broker.registry.homeless[number]
+    number = make_unplaced(cloud)
+    before = cloud.broker.registry.unplaced[number]
     command = ChangeSubscription(subscription_id=number, qos=ModalQos({0: QosRequest(every=3)}))
 
     refused = refusal(cloud.ask(CENTRE, "c1/e2", command))
 
     assert refused.code == RedundancyNotSatisfiable.code
     assert "has no path at the moment" in refused.reason
-    assert cloud.broker.registry.homeless[number] == before
+    assert cloud.broker.registry.unplaced[number] == before
     cloud.channels_given = given
     restart(cloud)
     changed = cloud.only(GrantedOutcome, cloud.ask(CENTRE, "c1/e2", command))

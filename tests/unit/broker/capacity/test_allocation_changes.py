@@ -145,7 +145,7 @@ def test_a_failed_path_is_replaced_beside_the_one_that_stays() -> None:
     old = grant(allocator, ask(1, variable(), ("e0", "e1"), QosRequest(redundancy=2)))
     broken = old.paths[0].channel_ids[1]
     allocator.resources.mark_channel(broken, is_up=False)
-    assert allocator.paths_over_channel(broken) == [PathKey(1, 0)]
+    assert allocator.resources.promises.over(broken) == [PathKey(1, 0)]
     new = allocator.replace_path(1, 0)
     assert isinstance(new, Allocation)
     assert new.paths[1] == old.paths[1]
@@ -199,7 +199,7 @@ def test_a_path_without_a_replacement_is_kept_and_nothing_changes() -> None:
     assert answer.code == RedundancyNotSatisfiable.code
     assert allocator.contract(1) == old
     assert numbers(allocator.resources) == before
-    assert [key.subscription_id for key in allocator.paths_over_router("i0")] == [1]
+    assert [key.subscription_id for key in allocator.resources.promises.over("i0")] == [1]
 
 
 def test_a_replacement_may_share_a_router_if_nothing_else_is_left_and_says_so() -> None:

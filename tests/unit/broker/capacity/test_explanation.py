@@ -14,7 +14,6 @@ from gridstat.broker.capacity.explanation import (
     path_facts,
     rounded,
     router_facts,
-    survey_facts,
     utilisation,
     variable_channel_facts,
 )
@@ -97,13 +96,6 @@ def test_a_router_is_shown_with_its_load_variables_and_paths() -> None:
     grant(allocator, ask(2, variable(2), ("b", "c")))
     facts = router_facts(allocator.resources, "b")
     assert (facts["variables"], facts["paths"], facts["events_per_s"]) == (2, 2, 120)
-
-
-def test_a_survey_lists_everything_in_order() -> None:
-    facts = survey_facts(cloud(LINE))
-    assert [router["name"] for router in facts["routers"]] == ["a", "b", "c"]
-    assert [channel["label"] for channel in facts["channels"]] == ["a→b", "b→a", "b→c", "c→b"]
-    assert json.loads(json.dumps(facts)) == facts
 
 
 def test_the_channels_of_a_variable_tell_who_takes_it_how_often() -> None:

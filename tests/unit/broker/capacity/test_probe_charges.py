@@ -29,12 +29,14 @@ def taking(number: int, bytes_per_s: int) -> StatusVariable:
     return StatusVariable(VariableId(number), f"c1/pmu/v{number}", BuiltinType.FLOAT64, period)
 
 
-def narrow(probes: ProbeSettings | None = None) -> Resources:
+def narrow(
+    probes: ProbeSettings | None = None, *, bandwidth_bytes_per_s: int = NARROW_BYTES_PER_S
+) -> Resources:
     resources = Resources(probes=probes or ProbeSettings())
     for name in ENDS:
         resources.add_router(Router(name))
     resources.add_channel(
-        EventChannel(ChannelId(1), *ENDS, bandwidth_bytes_per_s=NARROW_BYTES_PER_S)
+        EventChannel(ChannelId(1), *ENDS, bandwidth_bytes_per_s=bandwidth_bytes_per_s)
     )
     return resources
 
@@ -61,9 +63,7 @@ def test_rarer_probes_leave_more_to_promise() -> None:
 
 
 def test_another_bandwidth_is_charged_with_other_probes() -> None:
-    resources = narrow()
-    channel = EventChannel(ChannelId(1), *ENDS, bandwidth_bytes_per_s=1_000_000)
-    resources.change_channel(channel)
+    resources = narrow(bandwidth_bytes_per_s=1_000_000)
     facts = channel_facts(resources, 1)
     assert (facts["probe_bytes_per_s"], facts["free_bytes_per_s"]) == (2_400, 997_600)
     assert (facts["probe_interval_ms"], facts["silent_ms_max"]) == (25, 100)
@@ -78,8 +78,7 @@ def test_a_survey_states_what_the_probes_take_and_what_is_left() -> None:
 
 
 def test_a_channel_without_a_bandwidth_is_charged_nothing() -> None:
-    resources = narrow()
-    resources.change_channel(EventChannel(ChannelId(1), *ENDS))
+    resources = narrow(bandwidth_bytes_per_s=0)
     facts = channel_facts(resources, 1)
     assert (facts["probe_bytes_per_s"], facts["free_bytes_per_s"]) == (0, None)
     grant(Allocator(resources), ask(1, taking(1, 10 * NARROW_BYTES_PER_S), ENDS))
@@ -87,9 +86,7 @@ def test_a_channel_without_a_bandwidth_is_charged_nothing() -> None:
 
 def test_what_was_promised_before_the_charge_stays_and_nothing_more_is_admitted() -> None:
     """The journal from before an upgrade holds a contract that uses the whole bandwidth."""
-    before = Allocator(narrow())
-    roomy = EventChannel(ChannelId(1), *ENDS, bandwidth_bytes_per_s=10 * NARROW_BYTES_PER_S)
-    before.resources.change_channel(roomy)
+    before = Allocator(narrow(bandwidth_bytes_per_s=10 * NARROW_BYTES_PER_S))
     held = grant(before, ask(1, taking(1, NARROW_BYTES_PER_S), ENDS))
     allocator = Allocator(narrow())
     allocator.restore(held)

@@ -355,8 +355,7 @@ def test_a_flood_overridden_in_all_modes_is_given_up_if_it_has_no_room_any_more(
     resources = family.leaves["b"].broker.reservations.resources
     for carriage in list(resources.channels.values()):
         assert carriage.channel is not None
-        narrow = replace(carriage.channel, bandwidth_bytes_per_s=1_000)
-        resources.change_channel(narrow)
+        carriage.replace_channel(replace(carriage.channel, bandwidth_bytes_per_s=1_000))
     assert family.operate("root", RemoveFlooding(request_id=2, name=VOLTAGE)).refused is None
     assert "flooding_given_up" in {note.word for note in family.brokers["p"].notes}
     assert flooding_clouds(family) == set()

@@ -162,7 +162,7 @@ def narrow(family: Family) -> None:
     resources = family.leaves["b"].broker.reservations.resources
     for carriage in list(resources.channels.values()):
         assert carriage.channel is not None
-        resources.change_channel(replace(carriage.channel, bandwidth_bytes_per_s=1_000))
+        carriage.replace_channel(replace(carriage.channel, bandwidth_bytes_per_s=1_000))
 
 
 def test_a_child_without_room_for_what_holds_again_ends_what_its_parent_wants_no_more() -> None:

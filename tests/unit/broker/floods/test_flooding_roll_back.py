@@ -10,7 +10,7 @@ from gridstat.broker.context import Outside
 from gridstat.broker.floods.flooding_operations import FloodingHeld
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.tree.qos_broker import QosBroker
-from gridstat.broker.tree.tree_operations import ChannelAdded, ChannelRemoved
+from gridstat.broker.tree.tree_operations import TreeChannelAdded, TreeChannelRemoved
 from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.cloud import EventChannel
 from gridstat.model.flooding import FloodTerm
@@ -73,7 +73,7 @@ def test_a_new_channel_that_is_rolled_back_is_gone_with_what_floods_it() -> None
     state, applied = broker(FLOOD).state, Applied()
     charged = free(state)
     number = state.channels.next_number()
-    state.apply(ChannelAdded(channel=channel(number, "a/0", "c/0")), applied)
+    state.apply(TreeChannelAdded(channel=channel(number, "a/0", "c/0")), applied)
     assert free(state)[number] == charged[min(charged)]
     applied.roll_back()
     assert free(state) == charged
@@ -82,7 +82,7 @@ def test_a_new_channel_that_is_rolled_back_is_gone_with_what_floods_it() -> None
 def test_a_removed_channel_that_is_rolled_back_carries_again_what_floods() -> None:
     state, applied = broker(FLOOD).state, Applied()
     charged = free(state)
-    state.apply(ChannelRemoved(channel_id=min(charged)), applied)
+    state.apply(TreeChannelRemoved(channel_id=min(charged)), applied)
     assert len(free(state)) == 1
     applied.roll_back()
     assert free(state) == charged

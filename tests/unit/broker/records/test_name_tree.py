@@ -65,7 +65,7 @@ def test_what_is_discarded_leaves_no_branch_behind(given_names: list[str]) -> No
         tree.discard(name, number)
         assert number not in set(tree.matching("**"))
     assert list(tree.matching("**")) == []
-    assert not tree.has_branches
+    assert not tree._root.below
 
 
 def test_names_are_found_in_their_order() -> None:

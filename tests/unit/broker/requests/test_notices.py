@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from gridstat.broker.requests.notices import KEPT_BYTES_MAX, _Kept, _KeptNotices
@@ -31,6 +33,11 @@ def withdraw(cloud: Conversation) -> None:
 
 def heard(cloud: Conversation, kind: type[Notice]) -> int:
     return sum(isinstance(notice, kind) for notice in cloud.notices.get(CENTRE, []))
+
+
+@pytest.mark.parametrize("kind", get_args(Notice))
+def test_every_notice_names_the_subscription_that_a_repetition_needs(kind: type[Notice]) -> None:
+    assert isinstance(kind.live_subscription_id, property)
 
 
 def test_a_notice_goes_by_each_edge_that_has_the_end_point(cloud: Conversation) -> None:

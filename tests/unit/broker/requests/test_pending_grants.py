@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from gridstat.broker.requests.pending_grants import GrantState
@@ -21,7 +23,10 @@ from gridstat.net.command.endpoint_messages import (
 )
 from gridstat.net.command.messages import ChannelStateChanged
 from tests.unit.broker.conversation import Conversation, pair, refusal
-from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
+from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, publish, subscribe, variable
+
+if TYPE_CHECKING:
+    from gridstat.model.status import StatusVariable
 
 INNER = ("c1/i0", "c1/i1")
 TWO_PATHS = subscribe(VOLTAGE, QosRequest(redundancy=2))
@@ -316,9 +321,19 @@ def move_each_turn(cloud: Conversation, turns: int) -> None:
         cloud.advance(4 * NS_PER_S)
 
 
+def move_until_late(cloud: Conversation, wait_ns: int) -> None:
+    """Let the only contract move every fourth of the time that a confirmation may take."""
+    step_ns = cloud.settings.confirm_within_ns // 4
+    for _ in range(wait_ns // step_ns):
+        move(cloud)
+        cloud.advance(step_ns)
+
+
 def test_a_contract_that_moves_again_and_again_is_answered_in_time(silent: Conversation) -> None:
+    """Twice the time of a confirmation is the limit, with a quarter for steps of this test."""
+    within_ns = silent.settings.confirm_within_ns
     silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
-    move_each_turn(silent, 5)
+    move_until_late(silent, 2 * within_ns + within_ns // 4)
 
     refused = refusal(silent.answers[CENTRE, silent.request_id])
     assert refused.code == DeadlinePassed.code
@@ -345,12 +360,232 @@ def test_a_contract_that_moves_again_and_again_is_granted_on_the_path_that_is_up
 
 
 def test_a_match_that_moves_again_and_again_is_reported_in_time(silent: Conversation) -> None:
+    within_ns = silent.settings.confirm_within_ns
     silent.ask(CENTRE, "c1/e2", subscribe(f"{PMU}/*"))
-    move_each_turn(silent, 5)
+    move_until_late(silent, 2 * within_ns + within_ns // 4)
 
     matches = [each for each in silent.notices[CENTRE] if isinstance(each, Matched)]
     assert matches
     assert matches[0].granted.degraded
+
+
+def ask_and_move(cloud: Conversation) -> tuple[int, int]:
+    """Request two contracts, of which the first moves to a silent router after a short failure.
+
+    Return the request and the first contract.
+    """
+    cloud.publish(f"{PMU}/current", "c1/e0")
+    cloud.routers["c1/i1"].is_silent = True
+    qualities = (QosRequest(), QosRequest(redundancy=2))
+    names = (VOLTAGE, f"{PMU}/current")
+    asked = [subscribe(*each).subscriptions[0] for each in zip(names, qualities, strict=True)]
+    request_id = cloud.send(CENTRE, "c1/e2", Subscribe(subscriptions=tuple(asked)))
+    cloud.settle()
+    number = min(cloud.broker.registry.subscriptions)
+    set_channels(cloud, "c1/i0", is_up=False)
+    cloud.settle()
+    assert routers_held(cloud, number) == [("c1/e0", "c1/i1", "c1/e2")]
+    set_channels(cloud, "c1/i0", is_up=True)
+    return request_id, number
+
+
+def test_a_confirmed_contract_is_not_ended_because_a_short_failure_moves_it(
+    cloud: Conversation,
+) -> None:
+    """Its first path works again, while the router of the new one stays silent."""
+    request_id, number = ask_and_move(cloud)
+    cloud.advance(3 * cloud.settings.confirm_within_ns)
+
+    voltage, _ = cloud.answers[CENTRE, request_id]
+    assert isinstance(voltage, GrantedOutcome)
+    assert [path.routers for path in voltage.paths] == [("c1/e0", "c1/i0", "c1/e2")]
+    assert number in cloud.broker.registry.subscriptions
+
+
+def test_a_move_that_is_confirmed_while_the_answer_is_written_is_reported_after_it(
+    cloud: Conversation,
+) -> None:
+    request_id, number = ask_and_move(cloud)
+    cloud.settle()
+    cloud.is_journal_held = True
+    cloud.advance(cloud.settings.confirm_within_ns)
+    assert (CENTRE, request_id) not in cloud.answers
+    cloud.confirm("c1/i1")
+    cloud.notices.clear()
+    cloud.write(1)
+
+    voltage, _ = cloud.answers[CENTRE, request_id]
+    assert isinstance(voltage, GrantedOutcome)
+    assert [path.routers for path in voltage.paths] == [("c1/e0", "c1/i0", "c1/e2")]
+    notice, *_ = cloud.notices[CENTRE]
+    assert isinstance(notice, ContractChanged)
+    assert [path.routers for path in notice.granted.paths] == routers_held(cloud, number)
+    assert notice.order > voltage.order
+
+
+def test_a_confirmed_move_is_granted_although_another_row_is_in_flight(
+    silent: Conversation,
+) -> None:
+    """An edge of the path has an order of another variable when the answer is due."""
+    silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    request_id = silent.request_id
+    move_each_turn(silent, 2)
+    move(silent)
+    (number,) = silent.broker.registry.subscriptions
+    ((_, router, _),) = routers_held(silent, number)
+    silent.confirm(router)
+    silent.routers[router].is_silent = False
+    silent.advance(1_990_000_000)
+    silent.routers["c1/e0"].is_silent = True
+    silent.send(PMU, "c1/e0", publish(variable(f"{PMU}/other")))
+    silent.advance(100_000_000)
+
+    outcome = answered(silent, request_id)
+    assert [path.routers for path in outcome.paths] == routers_held(silent, number)
+
+
+def test_a_late_answer_grants_no_move_that_is_not_durable() -> None:
+    """The routers of the third path confirm everything, and have no order of it yet."""
+    inner = [f"c1/i{number}" for number in range(3)]
+    edges = [Router(name, RouterRole.EDGE) for name in ("c1/a", "c1/b")]
+    pairs = [pair for name in inner for pair in (("c1/a", name), (name, "c1/b"))]
+    channels = [EventChannel(ChannelId(k), *pair) for k, pair in enumerate(pairs, start=1)]
+    routers = [*edges, *(Router(name, RouterRole.INNER) for name in inner)]
+    cloud = Conversation((routers, channels)).start()
+    cloud.attach(PMU, "c1/a", data_port=0)
+    cloud.attach(CENTRE, "c1/b")
+    cloud.publish(VOLTAGE, "c1/a")
+    for name in inner[:2]:
+        cloud.routers[name].is_silent = True
+    request_id = cloud.send(CENTRE, "c1/b", subscribe(VOLTAGE))
+    cloud.settle()
+    within_ns = cloud.settings.confirm_within_ns
+    cut_off(cloud, "c1/i0")
+    cloud.advance(2 * within_ns - 100_000_000)
+    cloud.is_journal_held = True
+    number = cut_off(cloud, "c1/i1")
+    assert routers_held(cloud, number) == [("c1/a", "c1/i2", "c1/b")]
+    cloud.advance(200_000_000)
+    while cloud.held_persists and (CENTRE, request_id) not in cloud.answers:
+        cloud.write(1)
+
+    assert refusal(cloud.answers[CENTRE, request_id]).code == DeadlinePassed.code
+
+
+def test_a_match_names_no_paths_that_a_crash_would_take_back(silent: Conversation) -> None:
+    silent.ask(CENTRE, "c1/e2", subscribe(f"{PMU}/*"))
+    move_each_turn(silent, 2)
+    (number,) = silent.broker.registry.subscriptions
+    before = routers_held(silent, number)
+    silent.is_journal_held = True
+    move(silent)
+    assert routers_held(silent, number) != before
+    silent.advance(silent.settings.confirm_within_ns)
+
+    match, *_ = silent.notices[CENTRE]
+    assert isinstance(match, Matched)
+    assert [path.routers for path in match.granted.paths] == before
+    silent.kill_broker()
+    assert routers_held(silent, number) == before
+
+
+def test_a_notice_after_the_answer_names_no_paths_that_a_crash_would_take_back(
+    cloud: Conversation,
+) -> None:
+    """A contract with a silent router fails while the journal writes its answer."""
+    cloud.routers["c1/i0"].is_silent = True
+    request_id = cloud.send(CENTRE, "c1/e2", TWO_PATHS)
+    cloud.settle()
+    (number,) = cloud.broker.registry.subscriptions
+    before = routers_held(cloud, number)
+    cloud.is_journal_held = True
+    cloud.advance(cloud.settings.confirm_within_ns)
+    failed = cloud.broker.registry.subscriptions[number].record.paths[1].channel_ids[0]
+    receiver = cloud.broker.registry.channels[failed].to_router
+    cloud.hear(receiver, ChannelStateChanged(channel_id=failed, is_up=False))
+    cloud.advance(0)
+    assert routers_held(cloud, number) != before
+    cloud.write(1)
+
+    assert [path.routers for path in answered(cloud, request_id).paths] == before
+    named = [
+        [path.routers for path in each.granted.paths]
+        for each in cloud.notices.get(CENTRE, [])
+        if isinstance(each, ContractChanged)
+    ]
+    assert all(paths == before for paths in named)
+    cloud.kill_broker()
+    assert routers_held(cloud, number) == before
+
+
+def test_a_failure_of_a_contract_that_is_not_durable_is_reported_after_its_answer(
+    cloud: Conversation,
+) -> None:
+    cloud.is_journal_held = True
+    request_id = cloud.send(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    for router in INNER:
+        set_channels(cloud, router, is_up=False)
+    cloud.advance(0)
+    assert CENTRE not in cloud.notices
+    cloud.is_journal_held = False
+    cloud.write(1)
+    cloud.settle()
+
+    assert answered(cloud, request_id).subscription_id
+    *_, notice = cloud.notices[CENTRE]
+    assert isinstance(notice, ContractChanged)
+    assert notice.granted.paths_down == ("path 1",)
+
+
+def test_a_moved_contract_whose_router_is_absent_after_a_restart_is_reported_as_such(
+    silent: Conversation,
+) -> None:
+    request_id = silent.send(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    silent.settle()
+    number = cut_off(silent, "c1/i0")
+    silent.advance(silent.settings.confirm_within_ns + 100_000_000)
+    silent.kill_broker()
+    silent.start(without="c1/i1")
+    silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=request_id)
+
+    *_, notice = silent.notices[CENTRE]
+    assert isinstance(notice, ContractChanged)
+    assert notice.granted.subscription_id == number
+    assert notice.granted.degraded == ("router c1/i1 has not confirmed its part yet",)
+
+
+def subscribe_before_an_announcement(cloud: Conversation) -> tuple[int, StatusVariable]:
+    """Request a contract that c1/i0 delays, and change the period, which c1/e1 delays.
+
+    Return the request, and the variable with the identifier that carries events.
+    """
+    cloud.routers["c1/i0"].is_silent = True
+    number = cloud.send(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    cloud.settle()
+    before = cloud.broker.registry.publications[VOLTAGE].variable
+    cloud.routers["c1/e1"].is_silent = True
+    cloud.ask(PMU, "c1/e0", ChangePublication(name=VOLTAGE, period=Period(1, 30)))
+    return number, before
+
+
+def test_a_failure_before_the_answer_is_reported_under_the_announced_identifier(
+    cloud: Conversation,
+) -> None:
+    """The period changes and all paths fail, while an edge delays the announcement."""
+    number, before = subscribe_before_an_announcement(cloud)
+    for router in INNER:
+        set_channels(cloud, router, is_up=False)
+    cloud.settle()
+    cloud.notices.clear()
+    cloud.confirm("c1/i0")
+    cloud.routers["c1/i0"].is_silent = False
+    cloud.settle()
+
+    assert answered(cloud, number).variable == before
+    *_, notice = cloud.notices[CENTRE]
+    assert isinstance(notice, ContractChanged)
+    assert notice.granted.variable == before
+    assert notice.granted.paths_down == ("path 1",)
 
 
 def test_a_repeated_answer_is_followed_by_the_present_paths_of_its_contract(
@@ -394,12 +629,7 @@ def test_an_answer_names_no_identifier_whose_first_slot_is_not_announced(
     cloud: Conversation,
 ) -> None:
     """An edge of the publisher, on no path of the contract, delays the change of the period."""
-    cloud.routers["c1/i0"].is_silent = True
-    number = cloud.send(CENTRE, "c1/e2", subscribe(VOLTAGE))
-    cloud.settle()
-    before = cloud.broker.registry.publications[VOLTAGE].variable
-    cloud.routers["c1/e1"].is_silent = True
-    cloud.ask(PMU, "c1/e0", ChangePublication(name=VOLTAGE, period=Period(1, 30)))
+    number, before = subscribe_before_an_announcement(cloud)
     cloud.confirm("c1/i0")
     cloud.routers["c1/i0"].is_silent = False
     cloud.settle()
@@ -436,6 +666,28 @@ def test_an_answer_names_the_identifier_of_a_change_that_is_announced(
     voltage, _ = cloud.answers[CENTRE, number]
     assert isinstance(voltage, GrantedOutcome)
     assert voltage.variable == publication.variable
+
+
+def test_an_announcement_is_not_sent_for_a_contract_that_is_not_durable(
+    cloud: Conversation,
+) -> None:
+    cloud.routers["c1/e0"].is_silent = True
+    cloud.send(PMU, "c1/e0", ChangePublication(name=VOLTAGE, period=Period(1, 30)))
+    cloud.settle()
+    cloud.is_journal_held = True
+    cloud.confirm("c1/e0")
+    cloud.advance(0)
+    request_id = cloud.send(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    cloud.advance(0)
+    cloud.write(1)
+    assert CENTRE not in cloud.notices
+    cloud.routers["c1/e0"].is_silent = False
+    cloud.is_journal_held = False
+    cloud.write(1)
+    cloud.settle()
+
+    changed = cloud.broker.registry.publications[VOLTAGE]
+    assert answered(cloud, request_id).variable == changed.variable
 
 
 def test_a_contract_that_moved_off_a_silent_router_is_not_ended_for_a_change_of_its_period(

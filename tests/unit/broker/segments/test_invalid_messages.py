@@ -132,7 +132,7 @@ def test_a_message_that_the_broker_fails_over_ends_the_session_and_nothing_else(
     nothing = msgspec.structs.replace(granted.paths[0], pieces=())
     cloud.say(msgspec.structs.replace(granted, paths=(nothing,)))
     assert (cloud.closed[-1].peer, cloud.closed[-1].code) == (ROOT, Refused.code)
-    assert cloud.notes[-1].word == "word_failed"
+    assert cloud.notes[-1].word == "message_failed"
     cloud.lose_parent()
     cloud.join()
     cloud.say(granted)

@@ -92,6 +92,6 @@ def test_a_name_whose_contract_has_ended_is_asked_for_again(cloud: Family) -> No
     cloud.say(found)
     (number,) = tree.asked
     cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(number,)))
-    assert tree.caught == {}
+    assert tree.matched_names == {}
     cloud.say(found)
     assert len(tree.asked) == 2

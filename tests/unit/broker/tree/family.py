@@ -61,15 +61,16 @@ class QosNode:
         self._children = tuple(children)
         self._channels = tuple(channels)
         self.journal: list[bytes] = []
+        self.written_lengths: list[int] = []
         self.now_ns = 0
         self.timers: dict[str, int] = {}
         self.said: list[tuple[str, Message]] = []
         self.answers: list[OperatorAnswer] = []
         self.notes: list[Note] = []
         self.closed: list[Close] = []
-        self.broker = self._new()
+        self.broker = self.new_broker()
 
-    def _new(self) -> QosBroker:
+    def new_broker(self) -> QosBroker:
         outside = Outside(PlainVerifier(), lambda: WALL_NS + self.now_ns)
         return QosBroker(self.settings, outside, self._children, self._channels)
 
@@ -80,7 +81,7 @@ class QosNode:
 
     def restored(self) -> QosBroker:
         """Another one with all that this has written."""
-        found = self._new()
+        found = self.new_broker()
         found.restore(self.journal)
         return found
 
@@ -109,6 +110,7 @@ class QosNode:
                     if operations and operations[0] == SNAPSHOT_MARK:
                         self.journal.clear()
                     self.journal.extend(operations)
+                    self.written_lengths.append(len(self.journal))
                     self.tell(Persisted(token))
                 case SetTimer(name=name, after_ns=after_ns):
                     self.timers[name] = self.now_ns + after_ns
@@ -118,7 +120,7 @@ class QosNode:
                     self.closed.append(instruction)
                 case Note():
                     self.notes.append(instruction)
-                    assert instruction.word != "word_failed", instruction
+                    assert instruction.word != "message_failed", instruction
 
     def _send(self, peer: str, message: Message) -> None:
         role, _, name = peer.partition("/")

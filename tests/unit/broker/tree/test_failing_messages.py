@@ -50,7 +50,7 @@ def test_the_child_is_sent_away_and_the_others_are_served(monkeypatch: pytest.Mo
         patched.setattr(root.parts.coordinator, "reserved", fail)
         failed = world.subscribe("c2/d", VOLTAGE)
         world.settle()
-    assert "word_failed" in words(world)
+    assert "message_failed" in words(world)
     assert {peer for peer, _ in world.closed} == {"broker/c1", "broker/c2"}
     world.cut.clear()
     world.rest()
@@ -81,7 +81,7 @@ def test_what_was_decided_in_that_unit_of_work_and_is_not_written_is_undone(
         patched.setitem(root.parts.capabilities.child_messages, ASKED, FromChild(half))
         world.subscribe("c2/d", VOLTAGE)
         world.settle()
-    assert "word_failed" in words(world)
+    assert "message_failed" in words(world)
     assert root.snapshot() == before
 
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_written_is_not_kept_either(monkeypatch: pytest.MonkeyPat
         patched.setitem(messages, ASKED, FromChild(unwritable))
         world.subscribe("c2/d", VOLTAGE)
         world.settle()
-    assert "word_failed" in words(world)
+    assert "message_failed" in words(world)
     assert root.snapshot() == before
 
 
@@ -112,7 +112,7 @@ def test_a_broker_with_half_a_charge_ends(where: str, monkeypatch: pytest.Monkey
         monkeypatch.setattr(type(account.carriage), where, fail)
     with pytest.raises(OurFaultError):
         world.settle()
-    assert "word_failed" not in words(world)
+    assert "message_failed" not in words(world)
     assert contract not in world.clouds["c2"].granted
 
 
@@ -123,7 +123,7 @@ def test_a_broker_with_half_an_operation_ends(monkeypatch: pytest.MonkeyPatch) -
     world.subscribe("c2/d", VOLTAGE)
     with pytest.raises(OurFaultError):
         world.settle()
-    assert "word_failed" not in words(world)
+    assert "message_failed" not in words(world)
 
 
 def test_a_failing_message_of_the_parent_ends_the_session_with_it(
@@ -136,7 +136,7 @@ def test_a_failing_message_of_the_parent_ends_the_session_with_it(
         patched.setitem(west.parts.capabilities.parent_messages, RESERVE, fail)
         ask(world, "c9#1")
         world.settle()
-    assert "word_failed" in words(world, "west")
+    assert "message_failed" in words(world, "west")
     assert {peer for peer, _ in world.closed} == {"broker/root"}
     assert west._context.joined == {"c1", "c2"}
     world.cut.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tree.tree_operations import TermBegan, encode
+from gridstat.broker.tree.tree_operations import TreeTermBegan, encode
 from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.errors import NoSuchSubscription
 from gridstat.net.command.endpoint_messages import RefusedOutcome
@@ -189,7 +189,7 @@ def test_a_journal_of_an_earlier_release_is_the_same_one_when_it_is_read_again()
     world = two_clouds()
     before = lease(world, "c1", 1)
     root = world.brokers["root"]
-    root.written[0] = encode(TermBegan(term=1))
+    root.written[0] = encode(TreeTermBegan(term=1))
     world.kill("root")
     world.rest()
     assert root.machine.state.journal == ""

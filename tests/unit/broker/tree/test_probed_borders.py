@@ -11,8 +11,11 @@ from msgspec import structs
 from gridstat.broker.settings import BrokerSettings
 from gridstat.broker.tree.tree_borders import TreeBorders
 from gridstat.broker.tree.tree_settings import TreeSettings
+from gridstat.model.cloud import EventChannel
+from gridstat.model.identifiers import ChannelId
 from gridstat.model.probe_law import ProbeSettings
 from gridstat.net.command.endpoint_messages import GrantedOutcome
+from gridstat.net.command.operator_messages import AddChannel, SetFlooding
 from tests.unit.broker.stand_ins import subscribe
 from tests.unit.broker.tree.family import Family
 
@@ -151,3 +154,19 @@ def test_a_channel_between_clouds_is_charged_the_headers_of_its_receivers_addres
     family.kill("root")
     family.settle()
     assert carried(family) == charged
+
+
+@pytest.mark.parametrize(
+    ("host", "missing"), [("10.0.0.1", ""), ("2001:db8::7", "251 of its 5080 bytes/s are missing")]
+)
+def test_floods_admit_a_channel_between_clouds_by_the_headers_of_its_receivers_address(
+    host: str, missing: str
+) -> None:
+    """60 events a second take 4,080 bytes by IPv4 and 5,280 by IPv6, and probes 51 more."""
+    family = two_clouds(host=host)
+    flood = SetFlooding(request_id=1, name=VOLTAGE, modes=(), every=1)
+    assert family.operate("root", flood).refused is None
+    narrow = EventChannel(ChannelId(0), "a/1", BORDER[1], bandwidth_bytes_per_s=60 * 68 + 1_000)
+    refused = family.operate("root", AddChannel(request_id=2, channel=narrow)).refused
+    assert (refused is None) == (not missing)
+    assert refused is None or missing in refused.reason

@@ -82,20 +82,21 @@ class Process:
         self.children = children
         self.channels = channels
         self.written: list[bytes] = []
+        self.written_lengths: list[int] = []
         self.timers: dict[str, int] = {}
         self.writing: deque[Persist] = deque()
         self.answers: dict[int, OperatorAnswer] = {}
         self.notes: list[Note] = []
-        self.machine = self._new()
+        self.machine = self.new_broker()
 
-    def _new(self) -> QosBroker:
+    def new_broker(self) -> QosBroker:
         outside = Outside(PlainVerifier(), lambda: 0)
         return QosBroker(self.settings, outside, self.children, self.channels)
 
     def restart(self) -> None:
         self.timers.clear()
         self.writing.clear()
-        self.machine = self._new()
+        self.machine = self.new_broker()
         self.machine.restore(self.written)
 
 
@@ -294,7 +295,7 @@ class TreeWorld:
                 self.disconnect(child)
             case Note():
                 process.notes.append(instruction)
-                assert instruction.word != "word_failed" or self.may_fail, instruction
+                assert instruction.word != "message_failed" or self.may_fail, instruction
 
     def _write(self, name: str) -> None:
         process = self.brokers[name]
@@ -308,6 +309,7 @@ class TreeWorld:
         if self._is_killed(name):
             return  # Not written at all.
         process.written.extend(order.operations)
+        process.written_lengths.append(len(process.written))
         if not self._is_killed(name):
             self._tell(name, Persisted(order.token))
 
