@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 from gridstat.endpoint.mailbox import Mailbox
 from gridstat.endpoint.options import check_wait
 from gridstat.model.call_options import checked_calls
+from gridstat.model.exact_numbers import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +117,7 @@ class ChangeFollowers:
 
     def stream(self, changes_max: int) -> ChangeStream:
         """Return one more stream, which begins now."""
-        box: Mailbox[Change] = Mailbox(changes_max)
+        box: Mailbox[Change] = Mailbox(whole_number("changes_max", changes_max))
         with _LOCK:
             self._boxes = (*self._boxes, box)
             if self._is_over:

@@ -16,7 +16,6 @@ from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
 from gridstat.endpoint.change import CODE_PURGED
 from gridstat.endpoint.change_notifier import ChangeNotifier
 from gridstat.endpoint.deliverer import Deliverer
-from gridstat.endpoint.edge_address import local_host_toward
 from gridstat.endpoint.endpoint_session import EndPointSession
 from gridstat.endpoint.expected_variables import ExpectedVariables
 from gridstat.endpoint.flooded import FloodedSubscription
@@ -92,16 +91,19 @@ class LinkSettings:
 
 class CloudLink:
     """Runs from `open` to `close`; the registries of publications and subscriptions work in
-    between."""
+    between. `hosts` are the addresses of this machine from which the edges are reached."""
 
     def __init__(
-        self, credentials: Credentials, edges: tuple[EdgeAddress, ...], settings: LinkSettings
+        self,
+        credentials: Credentials,
+        edges: tuple[EdgeAddress, ...],
+        hosts: tuple[str, ...],
+        settings: LinkSettings,
     ) -> None:
         self.name = credentials.identity.name
         self._edges = edges
         self._settings = settings
         self._clock = SystemClock()
-        hosts = tuple(local_host_toward(edge) for edge in edges)
         self._host = _bind_host(hosts)
         self._flooded: FloodedSubscription | None = None
         self._receiver = _ends.Receiver(
@@ -141,7 +143,12 @@ class CloudLink:
             urgent_port=urgent_port,
             datagram_versions=DATAGRAM_VERSIONS,
         )
-        return EndPointSession(endpoint, credentials.key.sign, random.Random().random)
+        return EndPointSession(
+            endpoint,
+            credentials.key.sign,
+            random.Random().random,
+            renewed=lambda: (credentials.certificate, credentials.key.sign),
+        )
 
     @property
     def attached_edges(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ delivery to subscriptions, which runs the application's callbacks.
 from __future__ import annotations
 
 import asyncio
+import reprlib
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar, Unpack
 
@@ -27,6 +28,7 @@ from gridstat.endpoint.options import (
     check_callback,
     check_pattern,
     check_several,
+    check_text,
     periodic_variable,
     subscription_spec,
 )
@@ -41,7 +43,7 @@ from gridstat.model.short_text import short_repr
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Future
 
     from numpy.typing import ArrayLike
@@ -160,8 +162,8 @@ class Connection:
         an exact period instead of a rate: `period=Period(1, 60), phase_ns=0`.
         """
         check_callback("on_change", options.get("on_change"))
+        options["derived"] = derived = check_several("derived", options.get("derived", ()))
         variable = periodic_variable(self.full_name(name), value_type, options)
-        derived = options.get("derived", ())
         return self._publish([(variable, derived)], options.get("on_change"))[0]
 
     def publish_alert(
@@ -185,14 +187,15 @@ class Connection:
 
     @checked_call(options=PublicationOptions)
     def publish_many(
-        self, names: Sequence[str], value_type: ValueType, **options: Unpack[PublicationOptions]
+        self, names: Iterable[str], value_type: ValueType, **options: Unpack[PublicationOptions]
     ) -> list[Publication]:
         """Register many variables of one kind in one request; all of them, or the first refusal.
 
         `grid.publish_many([f"feeder-{n}/load" for n in range(500)], gridstat.FLOAT64, rate=1)`
         """
         check_callback("on_change", options.get("on_change"))
-        names, derived = check_several("names", names), options.get("derived", ())
+        names = check_several("names", names)
+        options["derived"] = derived = check_several("derived", options.get("derived", ()))
         wanted = [
             (periodic_variable(self.full_name(name), value_type, options), derived)
             for name in names
@@ -210,7 +213,18 @@ class Connection:
 
         `grid.send_many(loads, np.array([...]))`; without stamps they all are of this instant.
         """
-        return self._link.publications.send_many(publications, values, created_ns)
+        if not isinstance(publications, list | tuple):
+            publications = check_several("publications", publications)
+        try:
+            return self._link.publications.send_many(publications, values, created_ns)
+        except AttributeError:
+            # Checked only now: each call may send thousands of them.
+            if all(isinstance(each, Publication) for each in publications):
+                raise
+            raise Misuse(
+                f"publications is {reprlib.repr(publications)}, and must be publications",
+                hint="send_many(grid.publish_many(names, gridstat.FLOAT64, rate=1), values)",
+            ) from None
 
     # Subscribing.
 
@@ -228,14 +242,13 @@ class Connection:
 
     @checked_call(options=SubscriptionOptions, parts=IN_QOS)
     def subscribe_many(
-        self, names: Sequence[str], **options: Unpack[SubscriptionOptions]
+        self, names: Iterable[str], **options: Unpack[SubscriptionOptions]
     ) -> list[Subscription]:
         """Request many contracts with the same options at once; all of them, or the first refusal.
 
         `grid.subscribe_many(["c1/a/v", "c1/b/v"], preset="control-centre")`
         """
-        for name in check_several("names", names):
-            check_pattern(name, is_pattern=False)
+        names = _check_names(names, options)
         found = self.subscribe_specs([subscription_spec(name, options) for name in names])
         refused = [each for each in found if isinstance(each, GridStatError)]
         granted = [each for each in found if not isinstance(each, GridStatError)]
@@ -247,7 +260,7 @@ class Connection:
 
     @checked_call(options=SubscriptionOptions, parts=IN_QOS)
     def subscribe_later(
-        self, names: Sequence[str], **options: Unpack[SubscriptionOptions]
+        self, names: Iterable[str], **options: Unpack[SubscriptionOptions]
     ) -> Future[list[Subscription | GridStatError]]:
         """Request contracts as `subscribe_many`, without waiting: for each name a subscription, or
         an error.
@@ -256,8 +269,7 @@ class Connection:
         with `add_done_callback` runs on the session's thread and must not block. Once cancelled,
         whatever is granted is given back.
         """
-        for name in check_several("names", names):
-            check_pattern(name, is_pattern=False)
+        names = _check_names(names, options)
         self._check_open()
         if len(names) > MANY_MAX:
             raise Misuse(f"{len(names)} names", hint=f"ask for at most {MANY_MAX} at once")
@@ -327,6 +339,7 @@ class Connection:
         for later: when a member is added, a broker refuses every mode but 0 (`ModeNotDefined`).
         """
         self._check_open()
+        check_text("name", name, 'a group\'s name is a str: grid.group("angles", …)')
         if name in self._groups:
             raise GroupMismatch(
                 f"there is a group {name} already", hint="close it first, or choose another name"
@@ -345,6 +358,8 @@ class Connection:
         the next begins.
         """
         self._check_open()
+        check_text("pattern", pattern, 'a pattern is a str: grid.find("c1/**")')
+        check_text("after", after, "the last name of the list before, as a str")
 
         def ask(command: FindVariables) -> FoundOutcome:
             return self._link.ask(command, found_in).result()
@@ -377,6 +392,7 @@ class Connection:
     def full_name(self, name: str) -> str:
         """Return a variable's full name; short ones are below our own:
         `grid.full_name("voltage")`."""
+        check_text("name", name, "a variable's name is a str, such as 'voltage'")
         return name if name.startswith(f"{self.name}/") else f"{self.name}/{name}"
 
     def subscribe_specs(
@@ -412,6 +428,19 @@ class Connection:
     def _check_open(self) -> None:
         if self._is_closed:
             raise Misuse("the connection is closed", hint="connect again")
+
+
+def _check_names(names: Iterable[str], options: SubscriptionOptions) -> tuple[str, ...]:
+    """Return the names of variables to subscribe to; raise if one of them is none.
+
+    Names and the option `derived` may be generators, which can be read only once: both are kept.
+    """
+    if "derived" in options:
+        options["derived"] = check_several("derived", options["derived"])
+    names = check_several("names", names)
+    for name in names:
+        check_pattern(name, is_pattern=False)
+    return names
 
 
 def _give_back(result: object) -> None:

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+import threading
+import time
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, Unpack
 
+from gridstat.core.end_settings import (
+    OPTION_BYTES_MAX,
+    RING_EVENTS_MAX,
+    VARIABLES_MAX,
+    bounded,
+)
 from gridstat.endpoint import exit_cleanup
 from gridstat.endpoint.access_folder import open_folder
 from gridstat.endpoint.awaitable_call import call_in_thread
 from gridstat.endpoint.cloud_link import CloudLink, LinkSettings
 from gridstat.endpoint.connection import Connection
-from gridstat.endpoint.edge_address import EdgeAddress, parse_edge
-from gridstat.endpoint.options import check_callback, check_wait
+from gridstat.endpoint.edge_address import EdgeAddress, local_host_toward, parse_edge
+from gridstat.endpoint.options import (
+    check_callback,
+    check_path,
+    check_text,
+    check_texts,
+    check_time_left,
+)
 from gridstat.endpoint.session_events import EDGES_MAX
 from gridstat.model.call_options import checked_call
 from gridstat.model.cloud import check_name
-from gridstat.model.errors import EndPointExists, Misuse
+from gridstat.model.errors import DeadlinePassed, EndPointExists, Misuse
 from gridstat.model.exact_numbers import whole_number
 from gridstat.net.command.address import parse_address
 from gridstat.net.command.certificate_folder import CertificateFolder
@@ -27,11 +40,19 @@ from gridstat.net.command.tls import Credentials
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gridstat.endpoint.change import OnChange
     from gridstat.net.command.address import Address
 
+Result = TypeVar("Result")
+TIMEOUT_S: Final = 10.0
+LOOK_UP_GRACE_S: Final = 0.25
+"""Time for a look-up whose own deadline has passed to say what went wrong."""
+FIFO_PRIORITY_MAX: Final = 99
+"""Highest real-time priority of Linux."""
+EDGES_HINT: Final = 'edges=["c1/e0@127.0.0.1:7101", "c1/e1@127.0.0.1:7102"], or one of them'
+SERVICE_HINT: Final = 'name_service="host:port", or leave it out'
 USED_HERE: Final = "this process has a connection of that name: close it first"
 
 
@@ -56,42 +77,33 @@ def connect(edges: str | Sequence[str], name: str, **options: Unpack[ConnectOpti
 
     `connect(["c1/e0@127.0.0.1:7101", "c1/e1@127.0.0.1:7102"], name="c1/north/pmu-1",
     certificates="certs/")`. With two edges, whatever fails singly loses nothing. Waits up to
-    `timeout_s` (10) for the first edge; raises why it could not attach. With
-    `name_service="host:port"`, the broker's, edges may be given by their names alone; of a broker
-    with a stand-by name both, which are tried in turn. The same with `folder=".gridstat"`, the one
-    of a cloud on this machine, which has the certificates too. The receiving thread is real-time
-    where the process may be; `fifo_priority=0` keeps it ordinary. `on_change` is called on the
-    delivering thread with every `Change`: an edge lost, a contract moved, lowered or broken, a
-    publication policed, and so on. A program that ends without `close` leaves the cloud
+    `timeout_s` (10) for the first edge, with the look-up of names; raises why it could not attach.
+    With `name_service="host:port"`, the broker's, edges may be given by their names alone; of a
+    broker with a stand-by name both, which are tried in turn. The same with `folder=".gridstat"`,
+    the one of a cloud on this machine, which has the certificates too. The receiving thread is
+    real-time where the process may be; `fifo_priority=0` keeps it ordinary. `on_change` is called
+    on the delivering thread with every `Change`: an edge lost, a contract moved, lowered or broken,
+    a publication policed, and so on. A program that ends without `close` leaves the cloud
     nevertheless.
     """
-    given = (edges,) if isinstance(edges, str) else tuple(edges)
+    given = check_texts("edges", edges, EDGES_HINT)
+    check_text("name", name, 'name="c1/north/pmu-1", as in the certificate')
     if not 1 <= len(given) <= EDGES_MAX:
         raise Misuse(f"{len(given)} edge routers", hint="attach to one or two")
-    credentials, addresses = _resolve_edges(given, name, options)
+    settings = _link_settings(options)
+    timeout_s = check_time_left("timeout_s", options.get("timeout_s", TIMEOUT_S))
+    deadline_s = time.monotonic() + timeout_s
+    credentials, addresses = _resolve_edges(given, name, options, deadline_s)
     if len({address.name for address in addresses}) != len(addresses):
         raise Misuse("the same edge router twice", hint="two edges must be two routers")
-    check_callback("on_change", options.get("on_change"))
-    timeout_s = check_wait("timeout_s", options.get("timeout_s", 10.0))
-    defaults = LinkSettings()
-    fifo_priority = options.get("fifo_priority", defaults.fifo_priority)
-    settings = LinkSettings(
-        within_s=check_wait("answer_within_s", options.get("answer_within_s", defaults.within_s)),
-        ring_events=whole_number("ring_events", options.get("ring_events", defaults.ring_events)),
-        option_bytes=whole_number(
-            "option_bytes", options.get("option_bytes", defaults.option_bytes)
-        ),
-        variables_max=whole_number(
-            "variables_max", options.get("variables_max", defaults.variables_max)
-        ),
-        fifo_priority=None
-        if fifo_priority is None
-        else whole_number("fifo_priority", fifo_priority),
-        on_change=options.get("on_change"),
+    hosts = _in_time(
+        lambda: tuple(local_host_toward(address) for address in addresses),
+        deadline_s,
+        f"the route to {' and '.join(address.name for address in addresses)}",
     )
-    link = CloudLink(credentials, addresses, settings)
+    link = CloudLink(credentials, addresses, hosts, settings)
     try:
-        link.open(timeout_s)
+        link.open(_left_s(deadline_s))
     except EndPointExists as problem:
         if exit_cleanup.is_used_here(name):
             raise EndPointExists(problem.args[0], hint=USED_HERE) from None
@@ -113,29 +125,97 @@ async def connect_async(
     return await call_in_thread(lambda: connect(edges, name, **options), Connection.close)
 
 
+def _link_settings(options: ConnectOptions) -> LinkSettings:
+    """Return the settings of a link; raise if an option makes no sense."""
+    check_callback("on_change", options.get("on_change"))
+    defaults = LinkSettings()
+    fifo_priority = options.get("fifo_priority")
+    if fifo_priority is not None:
+        fifo_priority = _bounded("fifo_priority", fifo_priority, 0, FIFO_PRIORITY_MAX)
+    ring_events = options.get("ring_events", defaults.ring_events)
+    option_bytes = options.get("option_bytes", defaults.option_bytes)
+    variables_max = options.get("variables_max", defaults.variables_max)
+    within_s = options.get("answer_within_s", defaults.within_s)
+    return LinkSettings(
+        within_s=check_time_left("answer_within_s", within_s),
+        ring_events=_bounded("ring_events", ring_events, 1, RING_EVENTS_MAX),
+        option_bytes=_bounded("option_bytes", option_bytes, 0, OPTION_BYTES_MAX),
+        variables_max=_bounded("variables_max", variables_max, 1, VARIABLES_MAX),
+        fifo_priority=fifo_priority,
+        on_change=options.get("on_change"),
+    )
+
+
+def _bounded(name: str, given: object, low: int, high: int) -> int:
+    return bounded(name, whole_number(name, given), low, high)
+
+
 def _resolve_edges(
-    given: tuple[str, ...], name: str, options: ConnectOptions
+    given: tuple[str, ...], name: str, options: ConnectOptions, deadline_s: float
 ) -> tuple[Credentials, tuple[EdgeAddress, ...]]:
     """Return the end-point's credentials, and the addresses of the edges."""
     if "folder" in options:
         if "certificates" in options or "name_service" in options:
             raise Misuse("the folder says where certificates and edges are", hint="name it alone")
-        access = open_folder(options["folder"])
+        access = open_folder(check_path("folder", options["folder"]))
         addresses = tuple(parse_edge(text) if "@" in text else access.edge(text) for text in given)
         return Credentials(access.files_of(name)), addresses
-    folder = CertificateFolder(Path(options.get("certificates", "certificates")))
+    folder = CertificateFolder(
+        check_path("certificates", options.get("certificates", "certificates"))
+    )
+    asked = check_texts("name_service", options.get("name_service", ()), SERVICE_HINT)
+    services = [parse_address(text) for text in asked]
     credentials = Credentials(folder.files(Identity(Role.ENDPOINT, name)))
-    asked = options.get("name_service", ())
-    services = [parse_address(text) for text in ((asked,) if isinstance(asked, str) else asked)]
-    return credentials, tuple(_edge_address(text, credentials, services) for text in given)
+    names = [check_name(text) for text in given if "@" not in text] if services else []
+    found = _looked_up(names, credentials, services, deadline_s) if names else {}
+    return credentials, tuple(found.get(text) or parse_edge(text) for text in given)
 
 
-def _edge_address(text: str, credentials: Credentials, services: Sequence[Address]) -> EdgeAddress:
-    """Return the address of an edge as written, or as one of the name services resolves it."""
-    if "@" in text or not services:
-        return parse_edge(text)
-    # In a thread of its own: the caller's may have an event loop already, as in a notebook.
-    with ThreadPoolExecutor(1, "gs-lookup") as lookup:
-        asked = resolve(check_name(text), credentials, services)
-        host, port = lookup.submit(asyncio.run, asked).result()
-    return EdgeAddress(text, host, port)
+def _looked_up(
+    names: Sequence[str],
+    credentials: Credentials,
+    services: Sequence[Address],
+    deadline_s: float,
+) -> dict[str, EdgeAddress]:
+    """Return the addresses of edges by name; the name services are asked for all at once."""
+
+    async def ask_all() -> list[Address]:
+        within_s = _left_s(deadline_s)
+        return await asyncio.gather(
+            *(resolve(name, credentials, services, within_s=within_s) for name in names)
+        )
+
+    addresses = _in_time(
+        lambda: asyncio.run(ask_all()), deadline_s, f"the address of {' and '.join(names)}"
+    )
+    return {
+        name: EdgeAddress(name, host, port)
+        for name, (host, port) in zip(names, addresses, strict=True)
+    }
+
+
+def _in_time(work: Callable[[], Result], deadline_s: float, sought: str) -> Result:
+    """Return the result of a call on a thread of its own; raise if it is not there in time.
+
+    The caller's thread may have an event loop already, as in a notebook. The resolver of the
+    system cannot be interrupted: its thread is left alone, and does not keep a program from ending.
+    """
+    found: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(work())
+        except BaseException as error:  # Raised on the caller's thread.
+            found.set_exception(error)
+
+    threading.Thread(target=run, name="gs-lookup", daemon=True).start()
+    if not wait([found], _left_s(deadline_s) + LOOK_UP_GRACE_S).done:
+        raise DeadlinePassed(
+            f"{sought} was not found in time",
+            hint="give addresses instead of the names of hosts, or a longer timeout_s",
+        )
+    return found.result()
+
+
+def _left_s(deadline_s: float) -> float:
+    return max(0.0, deadline_s - time.monotonic())

@@ -24,7 +24,7 @@ again later. Restart of the end-point: a new incarnation with larger request num
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 from gridstat.endpoint.registrations import Registrations
 from gridstat.endpoint.request_table import Purpose, Request, RequestTable, give_back
@@ -69,6 +69,9 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import Outcome
     from gridstat.net.command.messages import Message
 
+    Renewed: TypeAlias = Callable[[], tuple[bytes, Callable[[bytes], bytes]]]
+    """Returns the present certificate, and the function that signs with its key."""
+
 TICK: Final = "session/tick"
 TICK_NS: Final = 100_000_000
 """Interval at which repetitions and deadlines are checked, while there are any."""
@@ -100,9 +103,11 @@ class EndPointSession:
         sign: Callable[[bytes], bytes],
         jitter: Callable[[], float],
         timeouts: SessionTimeouts | None = None,
+        renewed: Renewed | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._sign = sign
+        self._renewed = renewed
         self._jitter = jitter
         self._timeouts = timeouts or SessionTimeouts()
         self._edges = {f"router/{name}": _Edge(name) for name in endpoint.edges}
@@ -191,9 +196,12 @@ class EndPointSession:
 
     def _new_attach(self, edge: _Edge, now_ns: int) -> Request:
         endpoint = self._endpoint
+        certificate = endpoint.certificate
+        if self._renewed is not None:
+            certificate, self._sign = self._renewed()
         command = Attach(
             edge=edge.name,
-            certificate=endpoint.certificate,
+            certificate=certificate,
             incarnation=endpoint.incarnation,
             first_time=not self._was_attached,
             host=endpoint.hosts[endpoint.edges.index(edge.name)],

@@ -13,6 +13,7 @@ from gridstat.endpoint.options import (
     QosOptions,
     SubscriptionSpec,
     check_callback,
+    check_modes,
     qos,
     qos_from,
 )
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 NS_PER_US: Final = 1_000
+QUALITY_HINT: Final = 'grid.group("angles", interval=Period(1, 10), latency_ms=100)'
 INTERVAL_OPTIONS: Final = frozenset(
     {"rate", "interval", "every", "rate_worst", "interval_worst", "every_worst"}
 )
@@ -82,10 +84,10 @@ def group_qos(
     says."""
     if modes is not None:
         if interval is not None or latency_ms is not None:
-            raise Misuse("say either modes, or interval and latency_ms")
-        return ModalQos(dict(modes))
+            raise Misuse("say either modes, or interval and latency_ms", hint=QUALITY_HINT)
+        return check_modes(modes)
     if interval is None or latency_ms is None:
-        raise Misuse("a group needs interval and latency_ms, or modes")
+        raise Misuse("a group needs interval and latency_ms, or modes", hint=QUALITY_HINT)
     return ModalQos({BASELINE_MODE: qos(interval=interval, latency_ms=latency_ms)})
 
 

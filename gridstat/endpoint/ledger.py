@@ -41,7 +41,8 @@ class Ledger:
     `dropped` came in time, and were lost to a reader of the application that had fallen behind.
     `latency_counts` is the histogram (`model/latency_histogram.py`) of the delivered that are not
     unknown; `gap_slots_max` slots were lost in a row up to `gap_ended_ns`, the worst gap of the
-    newest hour that has one.
+    newest hour that has one. `lost_to_clock` counts among the lost: slots that passed while a clock
+    of the publisher was set, up to the event by which the receiver followed it.
     """
 
     expected: int = 0
@@ -58,6 +59,7 @@ class Ledger:
     latency_counts: tuple[int, ...] = ()
     gap_slots_max: int = 0
     gap_ended_ns: int = 0
+    lost_to_clock: int = 0
 
     def __repr__(self) -> str:
         return short_repr(
@@ -65,7 +67,7 @@ class Ledger:
             f"expected {self.expected} = delivered {self.delivered} + lost {self.lost}",
             *(
                 f"{word} {number}"
-                for word in ("late", "recovered", "dropped", "extrapolated")
+                for word in ("lost_to_clock", "late", "recovered", "dropped", "extrapolated")
                 if (number := getattr(self, word))
             ),
         )
@@ -91,6 +93,7 @@ class Ledger:
             latency_counts=_sums(self.latency_counts, other.latency_counts),
             gap_slots_max=worse.gap_slots_max,
             gap_ended_ns=worse.gap_ended_ns,
+            lost_to_clock=self.lost_to_clock + other.lost_to_clock,
         )
 
     @property
@@ -118,6 +121,7 @@ class Ledger:
             latency_counts=self.latency_counts,
             gap_slots_max=self.gap_slots_max,
             gap_ended_ns=self.gap_ended_ns,
+            lost_to_clock=self.lost_to_clock,
         )
 
 

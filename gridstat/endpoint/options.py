@@ -6,24 +6,32 @@ is sent; options that the grid must judge come back as `Refused` with its reason
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 from gridstat.model.call_options import checked_call
+from gridstat.model.cloud import check_stored_name, check_stored_pattern
 from gridstat.model.error_index import error_from
 from gridstat.model.errors import GridStatError, LayoutError, Misuse, Refused
 from gridstat.model.exact_numbers import exact_rate, real_number, whole_number
 from gridstat.model.identifiers import VariableId
 from gridstat.model.qos import BASELINE_MODE, LATENCY_US_MAX, ModalQos, QosRequest, preset
 from gridstat.model.rate_law import NS_PER_S, Period
-from gridstat.model.status import BuiltinType, RecordType, StatusVariable, ValueType
+from gridstat.model.status import (
+    NAME_CHARS_MAX,
+    BuiltinType,
+    RecordType,
+    StatusVariable,
+    ValueType,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from gridstat.endpoint.arrival_clock import Arrival
     from gridstat.endpoint.change import OnChange
@@ -37,7 +45,10 @@ if TYPE_CHECKING:
     OnViolation: TypeAlias = Callable[[Violation], object]
 
 US_PER_MS: Final = 1_000
+LATENCY_MS_MIN: Final = 1 / US_PER_MS
 LATENCY_MS_MAX: Final = LATENCY_US_MAX / US_PER_MS
+KEEP_EVENTS_MAX: Final = 10**8
+"""Maximum number of events kept for `read`; so many take some gigabytes."""
 INTERVAL_S_MAX: Final = 10.0**8
 """Longest interval of alerts and longest wait, about three years."""
 WILD: Final = frozenset("*")
@@ -76,7 +87,7 @@ class PublicationOptions(TypedDict, total=False):
     rate: Rate
     period: Period
     phase_ns: int
-    derived: Sequence[Derivation]
+    derived: Iterable[Derivation]
     replay_speed: int
     on_change: OnChange
 
@@ -153,8 +164,11 @@ def subscription_spec(name: str, options: SubscriptionOptions) -> SubscriptionSp
     check_callback("on_violation", options.get("on_violation"))
     check_callback("on_change", options.get("on_change"))
     keep_events = whole_number("keep_events", options.get("keep_events", 0))
-    if keep_events < 0:
-        raise Misuse(f"keep_events is {keep_events}", hint="say how many to keep for `read`")
+    if not 0 <= keep_events <= KEEP_EVENTS_MAX:
+        raise Misuse(
+            f"keep_events is {keep_events}, and must be 0 to {KEEP_EVENTS_MAX:,}",
+            hint="say how many to keep for `read`",
+        )
     extrapolate, value_type = options.get("extrapolate"), options.get("value_type")
     if extrapolate is not None and not isinstance(getattr(extrapolate, "points", None), int):
         raise Misuse(
@@ -164,7 +178,7 @@ def subscription_spec(name: str, options: SubscriptionOptions) -> SubscriptionSp
     if value_type is not None:
         check_type(value_type)
     derived = check_several("derived", options.get("derived", ()))
-    if not all(isinstance(name, str) for name in derived):
+    if not all(_is_short_name(each) for each in derived):
         raise Misuse(
             f"derived is {derived!r}, and must be names of derived values",
             hint="derived=['average_10']; `grid.find(name)[0].derived` lists them",
@@ -200,8 +214,22 @@ def modal_qos(
             hint="qos(preset=..., rate=...) combines a preset with options of your own",
         )
     if modes is not None:
-        return ModalQos(dict(modes))
-    return ModalQos({BASELINE_MODE: asked or (preset(named) if named else QosRequest())})
+        return check_modes(modes)
+    if named is not None:
+        asked = preset(named)
+    return ModalQos({BASELINE_MODE: asked or QosRequest()})
+
+
+def check_modes(modes: object) -> ModalQos:
+    """Return the requested quality by mode; raise unless each mode has one."""
+    if not isinstance(modes, Mapping) or not all(
+        isinstance(asked, QosRequest) for asked in modes.values()
+    ):
+        raise Misuse(
+            f"modes is {modes!r}, and must be a quality of service for each mode",
+            hint="modes={0: gridstat.qos(rate=10), 2: gridstat.qos(rate=1)}",
+        )
+    return ModalQos(dict(modes))
 
 
 def period_of_rate(rate: object) -> Period:
@@ -231,9 +259,10 @@ def periodic_variable(
         )
     period = period_of_rate(options["rate"]) if "rate" in options else options["period"]
     period = check_period("period", period)
+    check_stored_name(name)
     check_type(value_type)
-    derived = options.get("derived", ())
-    if not all(hasattr(each, "declared") for each in check_several("derived", derived)):
+    derived = check_several("derived", options.get("derived", ()))
+    if not all(hasattr(each, "declared") and not isinstance(each, type) for each in derived):
         raise Misuse(
             f"derived is {derived!r}, and must be derivations",
             hint="derived=[gridstat.MovingAverage(10)]",
@@ -253,7 +282,9 @@ def alert_variable(
     name: str, value_type: ValueType, interval_s_min: float, *, is_belated: bool = False
 ) -> StatusVariable:
     """Return an alert: aperiodic, urgent, at most once in `interval_s_min`."""
+    check_stored_name(name)
     check_type(value_type)
+    is_belated = check_flag("is_belated", is_belated)
     interval_s_min = real_number("interval_s_min", interval_s_min)
     if not 0 < interval_s_min <= INTERVAL_S_MAX:
         raise Misuse(
@@ -289,13 +320,51 @@ def check_pattern(name: str, *, is_pattern: bool) -> None:
         wanted = "subscribe_pattern takes a pattern" if is_pattern else "subscribe takes one name"
         other = "subscribe" if is_pattern else "subscribe_pattern"
         raise Misuse(f"{wanted}, not {name!r}", hint=f"use {other}")
+    check_stored_pattern(name)  # The broker knows which names are new, and judges those.
 
 
 def check_several(name: str, given: Iterable[Item]) -> tuple[Item, ...]:
     """Return the items as a tuple; raise for a single item or a str, the usual mistakes."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise Misuse(f"{name} is {given!r}, and must be a list", hint=f"{name}=[{given!r}]")
     return tuple(given)
+
+
+def check_text(name: str, given: object, hint: str) -> str:
+    """Return the text; raise with the hint if it is none. Bytes and numbers are usual mistakes."""
+    if not isinstance(given, str):
+        raise Misuse(f"{name} is {given!r}, and must be a str", hint=hint)
+    return given
+
+
+def check_flag(name: str, given: object) -> bool:
+    """Return the flag; raise if it is none: a text such as "no" would count as true."""
+    is_numpy = type(given).__module__ == "numpy" and type(given).__name__.startswith("bool")
+    if not isinstance(given, bool) and not is_numpy:
+        raise Misuse(
+            f"{name} is {given!r}, and must be True or False", hint=f"{name}=True, or leave it out"
+        )
+    return bool(given)
+
+
+def check_texts(name: str, given: object, hint: str) -> tuple[str, ...]:
+    """Return one text or several as a tuple; raise with the hint if it is neither."""
+    if isinstance(given, str):
+        return (given,)
+    found = tuple(given) if isinstance(given, Iterable) and not isinstance(given, bytes) else None
+    if found is None or not all(isinstance(each, str) for each in found):
+        raise Misuse(f"{name} is {given!r}, and must be a str or a list of them", hint=hint)
+    return found
+
+
+def check_path(name: str, given: object) -> Path:
+    """Return the path of a folder; raise if it is none."""
+    try:
+        return Path(given)  # type: ignore[arg-type]
+    except TypeError:
+        raise Misuse(
+            f"{name} is {given!r}, and must be a path", hint=f'{name}="folder", or a pathlib.Path'
+        ) from None
 
 
 def check_wait(name: str, wait_s: float) -> float:
@@ -305,6 +374,16 @@ def check_wait(name: str, wait_s: float) -> float:
         raise Misuse(
             f"{name} is {wait_s!r}, and must be at most {INTERVAL_S_MAX:,.0f} seconds",
             hint="say in seconds how long to wait",
+        )
+    return wait_s
+
+
+def check_time_left(name: str, wait_s: float) -> float:
+    """Return the time to wait for an answer; raise if none can come within it."""
+    wait_s = check_wait(name, wait_s)
+    if wait_s <= 0:
+        raise Misuse(
+            f"{name} is {wait_s!r}, and must be above 0", hint="say in seconds how long to wait"
         )
     return wait_s
 
@@ -337,6 +416,10 @@ def refusal(outcome: RefusedOutcome) -> GridStatError:
     return error
 
 
+def _is_short_name(given: object) -> bool:
+    return isinstance(given, str) and 0 < len(given) <= NAME_CHARS_MAX
+
+
 def _how_often(options: QosOptions, ending: str) -> dict[str, Any]:
     given = {
         name: options[f"{name}{ending}"]  # type: ignore[literal-required]
@@ -356,8 +439,9 @@ def _how_often(options: QosOptions, ending: str) -> dict[str, Any]:
 
 def _microseconds(name: str, latency_ms: float) -> int:
     latency_ms = real_number(name, latency_ms)
-    if not 0 < latency_ms <= LATENCY_MS_MAX:
+    if not LATENCY_MS_MIN <= latency_ms <= LATENCY_MS_MAX:
         raise LayoutError(
-            f"{name} is {latency_ms!r}, and must be above 0 and at most {LATENCY_MS_MAX:,.0f}"
+            f"{name} is {latency_ms!r}, and must be {LATENCY_MS_MIN:g} to {LATENCY_MS_MAX:,.0f}",
+            hint="give it in milliseconds; one microsecond is 0.001",
         )
-    return max(1, round(latency_ms * US_PER_MS))
+    return round(latency_ms * US_PER_MS)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import reprlib
 import threading
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 
 import numpy as np
 
@@ -15,12 +16,14 @@ from gridstat.core.samples import SAMPLE
 from gridstat.endpoint.arrow_columns import arrow_batch
 from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
 from gridstat.endpoint.contract import Contract, contract_of
+from gridstat.endpoint.delivery import EventDecoder
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.mailbox import Mailbox
 from gridstat.endpoint.options import QosOptions, check_wait, modal_qos
 from gridstat.endpoint.path_ledger import PathLedgers
 from gridstat.model.call_options import checked_calls
-from gridstat.model.errors import Misuse
+from gridstat.model.errors import MalformedOption, Misuse
+from gridstat.model.exact_numbers import whole_number
 from gridstat.model.short_text import counted, short_repr
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
     from gridstat.core.samples import Samples
     from gridstat.endpoint.change_stream import ChangeFollowers, ChangeStream
-    from gridstat.endpoint.delivery import Delivery
+    from gridstat.endpoint.delivery import Delivery, Row
     from gridstat.endpoint.holder import DerivedState
     from gridstat.endpoint.subscription_dispatch import Batch, SubscriptionDispatch
     from gridstat.model.derived import Scalar
@@ -231,7 +234,7 @@ class Subscription:
 
         A reader that falls `events_max` behind loses the oldest, which `dropped` counts.
         """
-        box: Mailbox[Delivery] = Mailbox(events_max)
+        box: Mailbox[Delivery] = Mailbox(whole_number("events_max", events_max))
         with self._lock:
             self.incoming.streams = (*self.incoming.streams, box)
         if self.is_over:  # Checked after adding, so that a concurrent end is not missed.
@@ -364,6 +367,7 @@ class Subscription:
 
     def _read(self, events_max: int, timeout_s: float | None) -> tuple[Samples, list[bytes]]:
         box = self._batches()
+        events_max = whole_number("events_max", events_max)
         if timeout_s is not None:
             check_wait("timeout_s", timeout_s)
         with box.reading():
@@ -425,6 +429,25 @@ class EventStream:
         """Stop the stream: `await stream.aclose()`, or `async with aclosing(voltage.events())`."""
         self._leave()
         self._box.end()
+
+
+def read_decoded(subscription: Subscription) -> list[Delivery]:
+    """Return the events since the last read, each with its own value, oldest first.
+
+    Commands print them. An event that does not have the registered layout is left out.
+    """
+    box = subscription.incoming.batches
+    assert box is not None, "a command subscribes with keep_events"
+    found: list[Delivery] = []
+    with box.reading():
+        while (taken := box.take()) is not None:
+            batch, options, variable = taken
+            decoder = EventDecoder(variable)
+            rows = cast("list[Row]", batch.tolist())
+            for row, its_options in zip(rows, options or [b""] * len(rows), strict=True):
+                with suppress(MalformedOption):
+                    found.append(decoder.delivery(row, its_options, frozenset()))
+    return found
 
 
 def without_oldest(batch: Batch, events: int) -> Batch:

@@ -57,6 +57,7 @@ class Tally:
         self._terms = terms
         self._latency_ns, self._untimely_bits = latency_ns, _untimely_bits(latency_ns)
         self._delivered = self._late = self._unknown = self._lost = self._recovered = 0
+        self._lost_to_clock = 0
         self._latencies = LatencyCounts()
         self._by_bits = self._latencies.by_bits
         self._runs = LossRuns()
@@ -219,6 +220,7 @@ class Tally:
         self._next = (slot // terms.every + 1) * terms.every
         # The nearest slot may be just before or just behind the promised instant.
         self._free = range(slot, slot + 1)
+        self._free_until_ns = NEVER_NS
         self._clock.guess(slot, begin.at_ns)
         self._mark()
 
@@ -231,7 +233,7 @@ class Tally:
             self._advance(terms, slot, arrived_ns)
         elif slot in self._open:
             del self._open[slot]
-        elif slot not in self._free:
+        elif slot not in self._free or arrived_ns >= self._free_until_ns:
             return self._is_set_back(terms, slot, arrived_ns)
         self._mark()
         return True
@@ -242,14 +244,12 @@ class Tally:
             self._next = slot
             is_early = self._lost == 0
             self._free = range(slot - FREE_SLOTS * terms.every, slot) if is_early else range(0)
+            # Later ones are no stragglers, but events of a clock that was set back.
+            self._free_until_ns = arrived_ns + self._latency_ns + SETTLE_NS
 
     def _advance(self, terms: Terms, slot: int, arrived_ns: int) -> None:
         if self._clock.is_ahead(slot, arrived_ns, terms.latency_ns):
-            # Slots that the publisher's clock skipped were not promised; those of real time were.
-            skipped = (self._clock.newest_due(arrived_ns) - self._next) // terms.every
-            self._lose_open()
-            self._lose(self._next, max(0, skipped))
-            self._restart(slot, arrived_ns)
+            self._follow_clock(terms, slot, arrived_ns)
         else:
             self._clock.note_arrival(slot, arrived_ns)
             self._pass_over(terms.every, slot)
@@ -268,14 +268,26 @@ class Tally:
     def _is_set_back(self, terms: Terms, slot: int, arrived_ns: int) -> bool:
         if not self._setback.is_set_back(self._clock.slot_ns(slot), arrived_ns, self._newest_ns):
             return False
-        self._restart(slot, arrived_ns)
+        self._follow_clock(terms, slot, arrived_ns)
         self._next = slot + terms.every
         self._newest_ns = arrived_ns
         self._mark()
         return True
 
-    def _restart(self, slot: int, arrived_ns: int) -> None:
+    def _follow_clock(self, terms: Terms, slot: int, arrived_ns: int) -> None:
+        """Continue with the slots of a publisher's clock that was set.
+
+        Slots that the clock skipped or repeated were not promised; those of real time were, and
+        routers and receiver drop the events of a second before they follow a clock that was set
+        back.
+        """
+        lost_before = self._lost
+        due = self._clock.newest_due(arrived_ns)
+        if self._until is not None:
+            due = min(due, self._until)
         self._lose_open()
+        self._lose(self._next, max(0, (due - self._next) // terms.every))
+        self._lost_to_clock += self._lost - lost_before
         self._free = range(0)
         self._clock.restart(slot, arrived_ns)
 
@@ -290,6 +302,7 @@ class Tally:
         if both == terms.every:  # Slower: the routers leave out what is not due from now on.
             self._next = first
         self._free = range(begun, self._next)
+        self._free_until_ns = NEVER_NS
         if self._clock.is_set:
             self._open.update(dict.fromkeys(range(first, self._next, both)))
         self._runs.renew(terms)
@@ -340,6 +353,7 @@ class Tally:
             latency_counts=self._latencies.counts(),
             gap_slots_max=self._runs.slots_max,
             gap_ended_ns=self._runs.ended_ns,
+            lost_to_clock=self._lost_to_clock,
         )
 
 

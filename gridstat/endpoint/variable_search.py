@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.endpoint.options import refusal
+from gridstat.model.cloud import check_stored_name, check_stored_pattern
 from gridstat.model.errors import LayoutError, LimitReached
 from gridstat.net.command.endpoint_messages import FindVariables, FoundOutcome, RefusedOutcome
 from gridstat.net.command.session_messages import MANY_MAX
@@ -26,6 +27,9 @@ def find_all(
     """Return the variables after this name, at most `limit` of them, or all if that is 0."""
     if limit < 0:
         raise LayoutError(f"a limit of {limit}, and must not be below 0")
+    check_stored_pattern(pattern)
+    if after:
+        check_stored_name(after)
     found: list[StatusVariable] = []
     for page in _pages(ask, pattern, after=after, limit=limit):
         found += page

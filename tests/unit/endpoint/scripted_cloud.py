@@ -30,6 +30,8 @@ from gridstat.net.command.machine import Connected, Disconnected, Received, Send
 from gridstat.net.command.session_messages import Hello
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.endpoint.session_events import SessionEvent, SessionInstruction, SessionOutput
     from gridstat.net.command.endpoint_messages import Notice
 
@@ -93,7 +95,15 @@ class ScriptedCloud:
             incarnation="first",
             first_request_id=1_000,
         )
-        self.session = EndPointSession(settings, lambda words: words[:8], lambda: 0.5, timeouts)
+        self.certificate = settings.certificate
+        self.sign: Callable[[bytes], bytes] = lambda words: words[:8]
+        self.session = EndPointSession(
+            settings,
+            self.sign,
+            lambda: 0.5,
+            timeouts,
+            renewed=lambda: (self.certificate, self.sign),
+        )
 
     def handle(self, event: SessionEvent) -> list[SessionInstruction]:
         said = self.session.handle(event, self.now_ns)

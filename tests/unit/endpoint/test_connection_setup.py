@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import gridstat
+from gridstat.endpoint import connection_setup
 from gridstat.endpoint.access_folder import open_folder
 from gridstat.endpoint.connection_setup import connect
 from gridstat.endpoint.edge_address import EdgeAddress
 from gridstat.model.errors import (
     CertificateRefused,
     ConfigurationError,
+    DeadlinePassed,
     LayoutError,
     Misuse,
     NoSuchRouter,
@@ -83,7 +88,10 @@ def test_the_name_services_of_a_broker_and_of_its_stand_by_are_asked(
 ) -> None:
     found: list[tuple[str, int]] = []
 
-    async def resolve(_: str, __: object, services: list[tuple[str, int]]) -> tuple[str, int]:
+    async def resolve(
+        _: str, __: object, services: list[tuple[str, int]], *, within_s: float
+    ) -> tuple[str, int]:
+        del within_s
         found.extend(services)
         raise NoSuchRouter("c1/e0")
 
@@ -91,6 +99,86 @@ def test_the_name_services_of_a_broker_and_of_its_stand_by_are_asked(
     with pytest.raises(NoSuchRouter):
         connect("c1/e0", NAME, certificates=certificates, name_service=written)
     assert found == asked
+
+
+class NoCloud:
+    """Stands for the parts behind a connection; notes how long it may wait for the first edge."""
+
+    def __init__(self) -> None:
+        self.waits_s: list[float] = []
+
+    def __call__(self, *_: object) -> NoCloud:
+        return self
+
+    def open(self, timeout_s: float) -> None:
+        self.waits_s.append(timeout_s)
+        raise DeadlinePassed("nobody is there")
+
+
+def test_the_look_up_of_names_counts_toward_the_time_to_connect(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    within: list[float] = []
+    takes_s = 0.05
+
+    async def resolve(_: str, __: object, ___: object, *, within_s: float) -> tuple[str, int]:
+        within.append(within_s)
+        await asyncio.sleep(takes_s)
+        return "127.0.0.1", 7101
+
+    cloud = NoCloud()
+    monkeypatch.setattr(connection_setup, "resolve", resolve)
+    monkeypatch.setattr(connection_setup, "CloudLink", cloud)
+    with pytest.raises(DeadlinePassed):
+        connect(
+            ["c1/e0", "c1/e1"],
+            NAME,
+            certificates=certificates,
+            name_service="127.0.0.1:1",
+            timeout_s=2,
+        )
+    assert all(0 < within_s <= 2 for within_s in within)
+    assert cloud.waits_s[0] <= 2 - takes_s
+
+
+def test_two_edges_are_looked_up_at_the_same_time(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    is_second_asked = asyncio.Event()
+
+    async def resolve(name: str, _: object, __: object, *, within_s: float) -> tuple[str, int]:
+        asked.append(name)
+        if len(asked) == 2:
+            is_second_asked.set()
+        await asyncio.wait_for(is_second_asked.wait(), within_s)
+        raise NoSuchRouter(name)
+
+    monkeypatch.setattr(connection_setup, "resolve", resolve)
+    edges, service = ["c1/e0", "c1/e1"], "127.0.0.1:1"
+    with pytest.raises(NoSuchRouter):
+        connect(edges, NAME, certificates=certificates, name_service=service, timeout_s=5)
+    assert asked == edges
+
+
+def test_a_resolver_of_the_system_that_does_not_answer_ends_with_the_time_to_connect(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_answered = threading.Event()
+
+    def local_host_toward(_: EdgeAddress) -> str:
+        has_answered.wait(20)
+        return "127.0.0.1"
+
+    monkeypatch.setattr(connection_setup, "local_host_toward", local_host_toward)
+    began_s = time.monotonic()
+    try:
+        with pytest.raises(DeadlinePassed, match="c1/e0") as refusal:
+            connect("c1/e0@edge.example:1", NAME, certificates=certificates, timeout_s=0.05)
+    finally:
+        has_answered.set()
+    assert refusal.value.hint
+    assert time.monotonic() - began_s < 10
 
 
 ACCESS = """

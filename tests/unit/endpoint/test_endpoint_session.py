@@ -70,6 +70,22 @@ def test_each_request_is_signed_over_name_number_and_body() -> None:
     assert submit.signature == signed_bytes(NAME, submit.request_id, submit.body)[:8]
 
 
+def test_a_renewed_certificate_and_its_key_are_used_from_the_next_attach_on() -> None:
+    cloud = ScriptedCloud()
+    cloud.connect()
+    cloud.answer(attached())
+    cloud.certificate, cloud.sign = b"renewed", lambda words: words[-8:]
+    cloud.ask(publish("a"))
+    (_, before) = cloud.submitted[-1]
+    assert before.signature == signed_bytes(NAME, before.request_id, before.body)[:8]
+    cloud.cut()
+    cloud.connect()
+    command, (_, submit) = cloud.commands()[-1], cloud.submitted[-1]
+    assert isinstance(command, Attach)
+    assert command.certificate == b"renewed"
+    assert submit.signature == signed_bytes(NAME, submit.request_id, submit.body)[-8:]
+
+
 def test_the_second_edge_waits_until_the_first_has_been_answered() -> None:
     cloud = ScriptedCloud("c1/e0", "c1/e1")
     cloud.connect("c1/e1")

@@ -119,7 +119,7 @@ def test_a_group_is_asked_for_in_one_way(connection: Connection) -> None:
         connection.group("angles", interval=TENTH, modes=MODES)
     with pytest.raises(Misuse, match="needs interval and latency_ms"):
         connection.group("angles", interval=TENTH)
-    with pytest.raises(LayoutError, match="must be above 0"):
+    with pytest.raises(LayoutError, match=r"must be 0\.001 to"):
         connection.group("angles", interval=TENTH, latency_ms=0)
 
 

@@ -139,6 +139,56 @@ def test_a_clock_set_back_is_followed_once_nothing_newer_has_come_for_a_second()
     assert told(rig.at(61_000))[2] == ledger.lost
 
 
+def test_slots_lost_to_a_clock_that_was_set_back_are_counted() -> None:
+    rig = TallyRig()
+    rig.stream(0, 1_000)
+    rig.clock_ms = -3_600_000
+    rig.stream(2_010, 60_000)  # Receiver and routers pass none of them on before.
+    ledger = rig.at(60_002)
+    assert ledger.recovered == 1
+    assert told(ledger) == (6_001, 5_900, 101)
+    assert ledger.lost_to_clock == 101
+    assert told(rig.at(61_000)) == (6_001, 5_900, 101)
+    assert ledger.gap_slots_max == 101
+
+
+def test_a_clock_set_back_to_just_before_the_first_event_is_a_clock_that_was_set() -> None:
+    rig = TallyRig()
+    rig.stream(0, 1_000)
+    rig.clock_ms = -4_000
+    rig.stream(2_010, 10_000)
+    ledger = rig.at(10_002)
+    assert told(ledger) == (1_001, 900, 101)
+    assert ledger.lost_to_clock == 101
+
+
+def test_only_every_nth_slot_is_lost_to_a_clock_that_was_set_back() -> None:
+    rig = TallyRig(replace(TERMS, every=5))
+    rig.stream(0, 1_000)
+    rig.clock_ms = -3_600_000
+    rig.stream(2_010, 10_000)
+    ledger = rig.at(10_002)
+    assert abs(ledger.expected - 201) <= 1, "none is counted twice, and none is forgotten"
+    assert 20 <= ledger.lost_to_clock <= ledger.lost <= 21, "one window closes before"
+
+
+def test_slots_lost_before_a_clock_that_was_set_forward_are_counted_with_it() -> None:
+    rig = TallyRig()
+    rig.stream(0, 1_000)
+    rig.clock_ms = 3_600_000
+    rig.stream(1_030, 5_000)
+    assert rig.at(5_002).lost_to_clock == 2
+
+
+def test_other_losses_are_not_lost_to_a_clock() -> None:
+    rig = TallyRig()
+    rig.stream(0, 1_000)
+    rig.stream(3_000, 5_000)
+    ledger = rig.at(9_000)
+    assert ledger.lost > 0
+    assert ledger.lost_to_clock == 0
+
+
 def test_a_burst_of_stragglers_is_no_clock_that_was_set_back() -> None:
     rig = TallyRig()
     rig.stream(0, 1_000)
