@@ -9,8 +9,9 @@ grant; `DetachEndPoint` closes a session. The broker gets `AttachmentChanged`.
 
 Loss of the broker: requests in flight wait and are forwarded again when the broker accepts the
 router; after some lost sessions, or when the end-point has not repeated it for long, a request is
-dropped. Loss of an end-point: notices are kept for a minute; a new process of the same name drops
-the old one's requests.
+dropped. Loss of an end-point: notices and reports of policed events are kept for a minute, two at
+most, and sent when the same process is back; a new process of the same name drops them and the old
+one's requests.
 
 Pure: `router_agent.py` calls it and collects its instructions. An inner router has no such part,
 and refuses end-points.
@@ -91,6 +92,7 @@ class EdgeRouter:
         self._is_reported = False
         self._is_accepted = False
         self._is_draining = False
+        self._is_expiry_timed = False
         self._answers_dropped = 0
         self._refused = 0
 
@@ -149,8 +151,7 @@ class EdgeRouter:
         message = Answer(
             request_id=answer.request_id, body=answer.body, newest=newest, copies=copies
         )
-        unsent = self._publishers.take_unsent(answer.endpoint)
-        reports = [self._send_policed(answer.endpoint, report) for report in unsent]
+        reports = self._send_kept_reports(answer.endpoint)
         return [Send(_peer(answer.endpoint), message), *reports, *next_ones]
 
     def _pushed(self, push: Push) -> list[Instruction]:
@@ -168,16 +169,20 @@ class EdgeRouter:
 
     # The core's side.
 
-    def report_policed(self, news: SourcePoliced) -> list[Instruction]:
-        """Notify a publisher of its policed events, now or once it is attached."""
+    def report_policed(self, news: SourcePoliced, now_ns: int) -> list[Instruction]:
+        """Notify a publisher of its policed events, now or once it has a session again.
+
+        Reports of a channel whose publisher is unknown wait for the answer that attaches it.
+        """
         endpoint = self._publishers.endpoint_on(news.channel_id)
         if endpoint is None or endpoint not in self._attachments:
-            self._publishers.keep_unsent(news)
-            return []
-        if self._publishers.has_unsent(news):  # The kept report would follow this newer one.
-            self._publishers.keep_unsent(news)
-            return []
+            self._publishers.keep_unsent(news, now_ns)
+            return self._time_expiry()
         return [self._send_policed(endpoint, news)]
+
+    def _send_kept_reports(self, endpoint: str) -> list[Send]:
+        unsent = self._publishers.take_unsent(endpoint)
+        return [self._send_policed(endpoint, report) for report in unsent]
 
     def _send_policed(self, endpoint: str, news: SourcePoliced) -> Send:
         notice = EventsPoliced(
@@ -196,12 +201,17 @@ class EdgeRouter:
         if refusal is not None:
             self._refused += 1
             return [refusal]
-        if self._attachments.instance_of(endpoint) not in {None, instance}:
+        before = self._attachments.instance_of(endpoint)
+        if before not in {None, instance}:
             self._requests.forget(endpoint)  # A new process has request numbers of its own.
+        if before != instance:
+            self._publishers.forget(endpoint)  # And events of its own, once it is attached.
         waiting = self._attachments.arrive(endpoint, instance)
         return [
             *self._report_attachment(endpoint, is_up=True),
             *(self._notify(endpoint, body) for body in waiting),
+            # The broker's answer may take long; a newer report must not overtake a kept one.
+            *self._send_kept_reports(endpoint),
         ]
 
     def depart(self, endpoint: str, now_ns: int) -> list[Instruction]:
@@ -210,8 +220,7 @@ class EdgeRouter:
             return []
         # Forwarded without a session, it would attach an end-point that is not there.
         self._requests.forget_attaching(endpoint)
-        timer = SetTimer(EXPIRY_TIMER, self._kept_ns_max)
-        return [*self._report_attachment(endpoint, is_up=False), timer]
+        return [*self._report_attachment(endpoint, is_up=False), *self._time_expiry()]
 
     def received(self, endpoint: str, message: Message, now_ns: int) -> list[Instruction]:
         if endpoint not in self._attachments:
@@ -230,11 +239,21 @@ class EdgeRouter:
         return self._forward_ready(endpoint, now_ns)
 
     def expire(self, now_ns: int) -> list[Instruction]:
+        """Forget absent end-points and kept reports whose time is over."""
         for endpoint in self._attachments.expire(now_ns):
             self._requests.forget(endpoint)
             self._publishers.forget(endpoint)
-        if not self._attachments.has_absent():
+        self._publishers.expire(now_ns - self._kept_ns_max)
+        self._is_expiry_timed = False
+        if not self._attachments.has_absent() and not self._publishers.has_unsent():
             return []
+        return self._time_expiry()
+
+    def _time_expiry(self) -> list[Instruction]:
+        """Start the timer unless it runs: a new start would put the expiry of all others off."""
+        if self._is_expiry_timed:
+            return []
+        self._is_expiry_timed = True
         return [SetTimer(EXPIRY_TIMER, self._kept_ns_max)]
 
     def drain(self) -> list[Instruction]:

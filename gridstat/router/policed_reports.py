@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 EVERY_NS: Final = NS_PER_S
-UNSENT_MAX: Final = 1_024
-"""Bound of the reports that wait for their publisher."""
+UNSENT_OF_CHANNEL_MAX: Final = 1_024
+UNSENT_MAX: Final = 8_192
+"""Bounds of the reports that wait for one publisher, and for all."""
 _ATTACHED: Final = b"AttachedOutcome"
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """Errors of the decoder for bytes that are no message: its own, bad UTF-8, deep nesting."""
@@ -85,15 +86,17 @@ _OUTCOMES: Final = msgspec.msgpack.Decoder(_Outcomes)
 class PublisherChannels:
     """Channels on which the attached end-points send, as the broker's answers name them.
 
-    `_unsent` holds the newest report of each channel and variable whose publisher has no session,
-    or is not known yet. A report has totals, so it replaces the ones before it.
+    `_unsent` holds, by channel and variable, the newest report to a publisher that has no session
+    or is not known yet, and when it was made; no channel in it is empty. A report has totals, so
+    it replaces the ones before it.
     """
 
     def __init__(self, router: str) -> None:
         self._router = router
         self._channels: dict[str, int] = {}
         self._endpoints: dict[int, str] = {}
-        self._unsent: dict[tuple[int, int], SourcePoliced] = {}
+        self._unsent: dict[int, dict[int, tuple[SourcePoliced, int]]] = {}
+        self._unsent_count = 0
         self.reports_dropped = 0
 
     def learn(self, endpoint: str, body: bytes) -> None:
@@ -112,30 +115,54 @@ class PublisherChannels:
                 self._endpoints[outcome.up_channel_id] = endpoint
 
     def forget(self, endpoint: str) -> None:
-        """Forget an end-point, and the reports that wait for it."""
-        self.take_unsent(endpoint)
+        """Forget an end-point; the reports that wait for it are dropped."""
+        self.reports_dropped += len(self.take_unsent(endpoint))
         channel_id = self._channels.pop(endpoint, None)
         if channel_id is not None and self._endpoints.get(channel_id) == endpoint:
             del self._endpoints[channel_id]
 
-    def keep_unsent(self, report: SourcePoliced) -> None:
-        """Keep a report until its publisher is attached; the oldest beyond the bound is dropped."""
-        key = report.channel_id, report.variable_id
-        self._unsent.pop(key, None)
-        self._unsent[key] = report
-        if len(self._unsent) > UNSENT_MAX:
-            del self._unsent[next(iter(self._unsent))]
-            self.reports_dropped += 1
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
 
-    def has_unsent(self, report: SourcePoliced) -> bool:
-        """Return whether an earlier report of the same channel and variable is kept."""
-        return (report.channel_id, report.variable_id) in self._unsent
+    def keep_unsent(self, report: SourcePoliced, now_ns: int) -> None:
+        """Keep a report until its publisher has a session.
+
+        Beyond a bound the oldest of its channel is dropped, or of the channel with the most: a
+        publisher with few reports loses none to one with many.
+        """
+        of_channel = self._unsent.setdefault(report.channel_id, {})
+        if of_channel.pop(report.variable_id, None) is None:
+            self._unsent_count += 1
+        of_channel[report.variable_id] = report, now_ns
+        if len(of_channel) > UNSENT_OF_CHANNEL_MAX:
+            self._drop_oldest(report.channel_id)
+        elif self._unsent_count > UNSENT_MAX:
+            self._drop_oldest(max(self._unsent, key=lambda each: len(self._unsent[each])))
 
     def take_unsent(self, endpoint: str) -> list[SourcePoliced]:
         """Remove and return the reports that wait for an end-point."""
         channel_id = self._channels.get(endpoint)
-        keys = [key for key in self._unsent if key[0] == channel_id]
-        return [self._unsent.pop(key) for key in keys]
+        if channel_id is None:
+            return []
+        taken = self._unsent.pop(channel_id, {})
+        self._unsent_count -= len(taken)
+        return [report for report, _ in taken.values()]
+
+    def expire(self, since_ns: int) -> None:
+        """Drop all reports made up to this time."""
+        for channel_id in tuple(self._unsent):
+            of_channel = self._unsent[channel_id]
+            old = sum(made_ns <= since_ns for _, made_ns in of_channel.values())
+            for _ in range(old):
+                self._drop_oldest(channel_id)
+
+    def _drop_oldest(self, channel_id: int) -> None:
+        of_channel = self._unsent[channel_id]
+        del of_channel[next(iter(of_channel))]
+        if not of_channel:
+            del self._unsent[channel_id]
+        self._unsent_count -= 1
+        self.reports_dropped += 1
 
     def endpoint_on(self, channel_id: int) -> str | None:
         """Return the end-point that sends on a channel, or None."""

@@ -191,12 +191,14 @@ class RouterAgent:
             case Drain() | Leave():
                 return self._ending(event)
             case _:
-                return self._news(event)
+                return self._news(event, now_ns)
 
     # Events of the core.
 
     def _news(
-        self, event: TableApplied | TableFailed | ChannelNews | SourcePoliced | CountersRead
+        self,
+        event: TableApplied | TableFailed | ChannelNews | SourcePoliced | CountersRead,
+        now_ns: int,
     ) -> list[RouterInstruction]:
         match event:
             case TableApplied(number, refused):
@@ -208,7 +210,7 @@ class RouterAgent:
             case SourceSilent() | SourceReceived() | WaterMarkCrossed():
                 return self._channel_news(event)
             case SourcePoliced():
-                return [] if self._edge is None else [*self._edge.report_policed(event)]
+                return [] if self._edge is None else [*self._edge.report_policed(event, now_ns)]
             case CountersRead(report):
                 return self._report_to_broker(self._with_own_counters(report))
             case _:

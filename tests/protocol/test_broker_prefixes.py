@@ -61,7 +61,7 @@ def durable_of(broker: LeafBroker) -> dict[str, Any]:
             for number, one in registry.subscriptions.items()
         },
         "patterns": dict(registry.patterns),
-        "homeless": dict(registry.homeless),
+        "unplaced": dict(registry.unplaced),
         "over_channel": {number: set(found) for number, found in registry.over_channel.items()},
         "through_router": {name: set(found) for name, found in registry.through_router.items()},
         "contracts": {

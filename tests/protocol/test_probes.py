@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.core.rows import ChannelSpec, Route, Term
+from gridstat.core.reference import ReferenceCore
+from gridstat.core.rows import ChannelSpec, Limits, Route, Term
 from gridstat.model.errors import LayoutError
 from tests.protocol.grids import (
     MS,
@@ -34,10 +35,14 @@ PROBING = ChannelSpec(1, datagram_version=2, probe_interval_ns=INTERVAL_NS)
 
 def core_with(make_core: MakeCore, spec: ChannelSpec) -> Subject:
     core = make_core(SMALL)
+    set_up(core, spec)
+    return core
+
+
+def set_up(core: Subject, spec: ChannelSpec) -> None:
     core.open_source(PUBLISHER)
     core.open_channel(spec)
     core.commit([periodic(1, 1, routes=(Route(1, (Term(1),)),))])
-    return core
 
 
 def probe(channel_id: int, counter: int) -> bytes:
@@ -128,14 +133,19 @@ def test_events_that_wait_for_their_line_put_no_probe_off(subject: MakeCore) -> 
 @contextmanager
 def without_alerts(make_core: MakeCore, spec: ChannelSpec) -> Iterator[Subject]:
     """A channel on which alerts, of variable 2, cannot be sent; all else can."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
-        peer.bind(("127.0.0.1", 0))
-        port = peer.getsockname()[1]
-        before = set(os.listdir("/proc/self/fd"))
-        # The reference cannot send to port 0, and the core's socket for it is shut.
-        core = core_with(make_core, replace(spec, address=("127.0.0.1", port, 0)))
-        for name in set(os.listdir("/proc/self/fd")) - before:
-            shut_unless_to(int(name), port)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as data,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as urgent,
+    ):
+        for peer in (data, urgent):
+            peer.bind(("127.0.0.1", 0))
+        data_port, urgent_port = (peer.getsockname()[1] for peer in (data, urgent))
+        core = make_core(SMALL)
+        if isinstance(core, ReferenceCore):  # It has one socket for both, which refuses port 0.
+            set_up(core, replace(spec, address=("127.0.0.1", data_port, 0)))
+        else:
+            set_up(core, replace(spec, address=("127.0.0.1", data_port, urgent_port)))
+            shut_socket_to(urgent.getsockname())
         core.commit([periodic(2, 1, is_urgent=True, routes=(Route(1, (Term(1),)),))])
         try:
             yield core
@@ -144,20 +154,25 @@ def without_alerts(make_core: MakeCore, spec: ChannelSpec) -> Iterator[Subject]:
             core.close_channel(1)
 
 
-def shut_unless_to(descriptor: int, port: int) -> None:
-    """Shut a socket for writing if it is connected elsewhere, and leave other files alone."""
-    with suppress(OSError):  # The listing itself was a file, which is closed now.
+def shut_socket_to(address: tuple[str, int]) -> None:
+    """Shut for writing the one socket of this process that is connected to an address."""
+    assert sum(shut_if_to(int(name), address) for name in os.listdir("/proc/self/fd")) == 1
+
+
+def shut_if_to(descriptor: int, address: tuple[str, int]) -> bool:
+    """Shut a socket for writing if it is connected to the address; return whether it is."""
+    with suppress(OSError):  # The file is closed by now, or is a socket without a peer.
         copy = os.dup(descriptor)
         try:
             opened = socket.socket(fileno=copy)
         except OSError:
             os.close(copy)
-            return
+            return False
         with opened:
-            with suppress(OSError):
-                if opened.getpeername()[1] == port:
-                    return
-            opened.shutdown(socket.SHUT_WR)
+            if opened.getpeername() == address:
+                opened.shutdown(socket.SHUT_WR)
+                return True
+    return False
 
 
 @pytest.mark.parametrize("bandwidth", [0, 10**6], ids=["plain", "paced"])
@@ -176,6 +191,25 @@ def test_events_that_could_not_be_sent_put_no_probe_off(
     assert counters["sent"] == 0
     assert counters["send_failed"] > 0
     assert counters["probes_sent"] == 8
+
+
+def test_a_channel_without_alerts_leaves_the_sockets_of_others_alone(subject: MakeCore) -> None:
+    """Another thread may open one while the channel is made."""
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as to_peer,
+        ExitStack() as opened,
+    ):
+        peer.bind(("127.0.0.1", 0))
+        to_peer.connect(peer.getsockname())
+
+        def make_both(limits: Limits, /, *, versions_max: int = 2) -> Subject:
+            for _ in range(4):
+                opened.enter_context(to_peer.dup())
+            return subject(limits, versions_max=versions_max)
+
+        with without_alerts(make_both, IDLE_ONLY):
+            assert to_peer.send(b"x") == 1
 
 
 def test_a_probe_that_a_failed_event_has_let_go_is_followed_by_no_other_beside_data(

@@ -45,7 +45,7 @@ from gridstat.router.agent_events import Drain, SourcePoliced
 from gridstat.router.edge_attachments import KEPT_NS_MAX, AttachmentBounds
 from gridstat.router.newest_events import as_cached
 from gridstat.router.pending_requests import RequestBounds
-from gridstat.router.policed_reports import UNSENT_MAX
+from gridstat.router.policed_reports import UNSENT_MAX, UNSENT_OF_CHANNEL_MAX
 from tests.protocol.router_conversation import (
     BROKER,
     PMU,
@@ -312,9 +312,8 @@ def test_a_publisher_that_is_away_is_told_when_it_is_back_and_only_the_newest(
     other = SourcePoliced(7, 13, 99, {"stamp": 1})
     for news in (POLICED, newer, other):
         assert edge.tell(news) == []
-    edge.connect(PMU)
-    assert attach(edge, 2) == [told_of(newer), told_of(other)]
-    assert attach(edge, 3) == []
+    assert policed_in(said_to(PMU, edge.connect(PMU))) == [told_of(newer), told_of(other)]
+    assert attach(edge, 2) == []
 
 
 def test_a_kept_report_of_policed_events_does_not_follow_a_newer_one(
@@ -324,16 +323,41 @@ def test_a_kept_report_of_policed_events_does_not_follow_a_newer_one(
     attach(edge, 1)
     edge.disconnect(PMU)
     edge.tell(POLICED)
-    edge.connect(PMU)
     newer = SourcePoliced(7, 12, 99, {"slot": 5})
-    reports = policed_in(said_to(PMU, edge.tell(newer)))
-    assert [*reports, *attach(edge, 2)] == [told_of(newer)]
+    reports = policed_in(said_to(PMU, [*edge.connect(PMU), *edge.tell(newer)]))
+    assert [*reports, *attach(edge, 2)] == [told_of(POLICED), told_of(newer)]
+
+
+def test_reports_of_policed_events_reach_a_publisher_that_is_back_while_the_broker_is_away(
+    edge: RouterConversation,
+) -> None:
+    attach(edge, 1)
+    edge.disconnect(BROKER)
+    edge.disconnect(PMU)
+    edge.tell(POLICED)
+    assert policed_in(said_to(PMU, edge.connect(PMU))) == [told_of(POLICED)]
+    for count in (5, 6):
+        newer = SourcePoliced(7, 12, 99, {"slot": count})
+        assert policed_in(said_to(PMU, edge.tell(newer))) == [told_of(newer)]
+
+
+def test_a_new_process_gets_no_report_of_the_events_of_the_process_before(
+    edge: RouterConversation,
+) -> None:
+    attach(edge, 1)
+    edge.disconnect(PMU)
+    edge.tell(POLICED)
+    assert policed_in(said_to(PMU, edge.connect(PMU, instance="second"))) == []
+    assert edge.agent.counters()["notices_dropped"] == 1
+    own = SourcePoliced(7, 13, 99, {"slot": 1})
+    assert policed_in(said_to(PMU, edge.tell(own))) == []
+    assert attach(edge, 1) == [told_of(own)]
 
 
 def test_a_publisher_of_which_a_new_edge_has_not_heard_yet_is_told_once_it_attaches(
     edge: RouterConversation,
 ) -> None:
-    assert edge.tell(POLICED) == []
+    assert said_to(PMU, edge.tell(POLICED)) == []
     assert attach(edge, 1) == [told_of(POLICED)]
 
 
@@ -348,7 +372,7 @@ def test_a_publisher_that_was_detached_or_has_another_channel_is_told_nothing_ol
     assert attach(edge, 2) == []
     edge.disconnect(PMU)
     edge.tell(POLICED)
-    edge.connect(PMU)
+    edge.connect(PMU, instance="second")
     assert attach(edge, 3, channel_id=9) == []
     assert attach(edge, 4) == []
 
@@ -356,7 +380,53 @@ def test_a_publisher_that_was_detached_or_has_another_channel_is_told_nothing_ol
 def test_reports_for_absent_publishers_have_a_bound_and_dropped_ones_are_counted(
     edge: RouterConversation,
 ) -> None:
-    for number in range(UNSENT_MAX + 2):
+    for number in range(UNSENT_OF_CHANNEL_MAX + 2):
         edge.tell(SourcePoliced(7, number, 99, {"slot": 1}))
     assert edge.agent.counters()["notices_dropped"] == 2
-    assert len(attach(edge, 1)) == UNSENT_MAX
+    assert len(attach(edge, 1)) == UNSENT_OF_CHANNEL_MAX
+
+
+@pytest.mark.parametrize("others", [1, 20], ids=["one other channel", "many other channels"])
+def test_reports_of_other_channels_push_out_none_of_a_publisher_with_few(
+    edge: RouterConversation, others: int
+) -> None:
+    attach(edge, 1)
+    edge.disconnect(PMU)
+    edge.tell(POLICED)
+    for channel_id in range(50, 50 + others):
+        for number in range(UNSENT_OF_CHANNEL_MAX + 1):
+            edge.tell(SourcePoliced(channel_id, number, 99, {"slot": 1}))
+    kept = min(others * UNSENT_OF_CHANNEL_MAX, UNSENT_MAX - 1)
+    assert edge.agent.counters()["notices_dropped"] == others * (UNSENT_OF_CHANNEL_MAX + 1) - kept
+    assert policed_in(said_to(PMU, edge.connect(PMU))) == [told_of(POLICED)]
+
+
+def test_a_report_of_a_channel_of_which_nobody_is_known_does_not_wait_for_ever(
+    edge: RouterConversation,
+) -> None:
+    other = SourcePoliced(7, 13, 99, {"slot": 1})
+    assert edge.tell(POLICED) == [SetTimer("edge/expiry", KEPT_NS_MAX)]
+    edge.now_ns = KEPT_NS_MAX - 1
+    assert edge.tell(other) == []  # The timer runs already, and is not put off.
+    edge.now_ns = KEPT_NS_MAX
+    assert edge.fire("edge/expiry") == [SetTimer("edge/expiry", KEPT_NS_MAX)]
+    assert edge.agent.counters()["notices_dropped"] == 1
+    assert attach(edge, 1) == [told_of(other)]
+    edge.now_ns = 2 * KEPT_NS_MAX
+    assert edge.fire("edge/expiry") == []
+    assert edge.agent.counters()["notices_dropped"] == 1
+
+
+@pytest.mark.parametrize("is_detached", [True, False], ids=["detached", "away too long"])
+def test_a_report_that_is_dropped_with_its_publisher_is_counted(
+    edge: RouterConversation, *, is_detached: bool
+) -> None:
+    attach(edge, 1)
+    edge.disconnect(PMU)
+    edge.tell(POLICED)
+    if is_detached:
+        edge.broker_says(DetachEndPoint(term=1, endpoint=PMU_NAME, code=1, reason="gone"))
+    else:
+        edge.now_ns += KEPT_NS_MAX
+        edge.fire("edge/expiry")
+    assert edge.agent.counters()["notices_dropped"] == 1
