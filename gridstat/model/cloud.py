@@ -6,15 +6,22 @@ Capacity that is promised to contracts is in `broker/capacity/resources.py`. Nam
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from gridstat.model.errors import LayoutError
 from gridstat.model.identifiers import ChannelId
+from gridstat.model.invisible_letters import INVISIBLE
 
 NAME_BYTES_MAX: Final = 255
 NAME_PARTS_MAX: Final = 16
+_PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-:/")
+_HINT: Final = (
+    "write cloud/substation/device/quantity: letters of any script, digits, _ . - and : in each "
+    "part, no blank, no empty part, none that is . or .."
+)
 _CHANNEL_BOUNDS: Final = (
     ("bandwidth_bytes_per_s", 0, 2**40),
     ("latency_us", 0, 60_000_000),
@@ -44,7 +51,7 @@ class Router:
     y: float = 0.0
 
     def __post_init__(self) -> None:
-        check_name(self.name)
+        check_stored_name(self.name)  # A journal may hold it; `check_name` is for new routers.
         if self.events_per_s_max < 1:
             raise LayoutError(f"router {self.name}: events_per_s_max must be at least 1")
 
@@ -82,33 +89,88 @@ class EventChannel:
 
 
 def check_name(name: str) -> str:
-    """Return the name if it is hierarchical: parts without blanks or wildcards, and slashes."""
-    parts = name.split("/")
-    if (
-        not all(parts)
-        or len(parts) > NAME_PARTS_MAX
-        or len(name.encode()) > NAME_BYTES_MAX
-        or name.split() != [name]
-        or not name.isprintable()
-        or "*" in name
-    ):
-        raise LayoutError(
-            f"name {name[:80]!r} is not hierarchical",
-            hint="write cloud/substation/device/quantity, without blanks, * or empty parts",
-        )
+    """Return the name if it is legal: parts of letters, digits and `_ . - :`, and slashes.
+
+    Letters may be of any script, with their combining marks, in Unicode's normal form NFC: two
+    names that look alike as composed and as separate characters would otherwise be two names.
+    """
+    check_stored_name(name)
+    if not _PLAIN.issuperset(name) and not _has_only_letters(name):
+        raise _not_hierarchical(name)
+    if not {".", ".."}.isdisjoint(name.split("/")):
+        raise _not_hierarchical(name)
     return name
 
 
 def check_pattern(pattern: str) -> str:
     """Return the pattern if each part is a name or a single `*`, or a last `**` for all below."""
+    check_name(_without_stars(pattern))
+    return pattern
+
+
+def check_stored_name(name: str) -> str:
+    """Return the name if an earlier release could have registered it.
+
+    Journals and archives hold such names. They are read and shown; a new one must be legal by
+    `check_name`.
+    """
+    parts = name.split("/")
+    if (
+        not all(parts)
+        or len(parts) > NAME_PARTS_MAX
+        or name.split() != [name]
+        or not name.isprintable()
+        or "*" in name
+        or len(name.encode()) > NAME_BYTES_MAX  # Last: only printable text can be encoded.
+    ):
+        raise _not_hierarchical(name)
+    return name
+
+
+def check_stored_pattern(pattern: str) -> str:
+    """Return the pattern if it could match a stored name; `check_pattern` is for new ones."""
+    check_stored_name(_without_stars(pattern))
+    return pattern
+
+
+def is_legal(name: str) -> bool:
+    """Return whether `check_name` accepts a name."""
+    try:
+        check_name(name)
+    except LayoutError:
+        return False
+    return True
+
+
+def _has_only_letters(name: str) -> bool:
+    """Return whether all other characters are letters with a shape, and marks behind letters."""
+    before = ""
+    for each in name:
+        kind = unicodedata.category(each)[0]
+        is_mark_of_letter = kind == "M" and before in {"L", "M"}
+        if each in INVISIBLE or not (each in _PLAIN or kind == "L" or is_mark_of_letter):
+            return False
+        before = kind
+    return unicodedata.is_normalized("NFC", name)
+
+
+def _without_stars(pattern: str) -> str:
+    """Return a name of the pattern's form; raise if its stars are not whole parts."""
     parts = pattern.split("/")
     if "**" in parts[:-1] or any("*" in part and part not in {"*", "**"} for part in parts):
         raise LayoutError(
-            f"pattern {pattern[:80]!r} is not understood",
+            f"pattern {_printable(pattern)} is not understood",
             hint="* stands for one whole part, ** at the end for everything below",
         )
-    check_name("/".join("any" if "*" in part else part for part in parts))
-    return pattern
+    return "/".join("any" if "*" in part else part for part in parts)
+
+
+def _not_hierarchical(name: str) -> LayoutError:
+    return LayoutError(f"name {_printable(name)} is not hierarchical", hint=_HINT)
+
+
+def _printable(name: str) -> str:
+    return repr(name[:80])  # Without lone surrogates, which no terminal or message could take.
 
 
 def is_pattern(name: str) -> bool:

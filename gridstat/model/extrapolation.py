@@ -77,6 +77,10 @@ class PolynomialAverage:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", check_points(self.points))
+        if not isinstance(self.orders, tuple | list):
+            raise LayoutError(
+                f"orders is {self.orders!r}, and must be a tuple", hint="orders=(1, 2, 3)"
+            )
         if not self.orders:
             raise LayoutError("an average over polynomials needs at least one order")
         orders = tuple(_check_order(order, self.points) for order in self.orders)
@@ -111,6 +115,11 @@ class UserExtrapolation:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", check_points(self.points))
+        if not callable(self.function):
+            raise LayoutError(
+                f"function is {self.function!r}, and must be a function",
+                hint="UserExtrapolation(lambda times, values, at: values[-1])",
+            )
 
     def extrapolate(self, times_ns: Sequence[int], values: Sequence[float], at_ns: int) -> float:
         return self.function(times_ns, values, at_ns)

@@ -66,6 +66,8 @@ class QosRequest:
         _bounded("latency_us", self.latency_us, 1, LATENCY_US_MAX)
         _bounded("redundancy", self.redundancy, 1, REDUNDANCY_MAX)
         _bounded("priority", self.priority, PRIORITY_MIN, PRIORITY_MAX)
+        _check_interval("interval", self.interval)
+        _check_interval("interval_worst", self.interval_worst)
         if self.interval is not None and self.every != 1:
             raise LayoutError("say either every or interval, not both")
         if self.every_worst is not None:
@@ -154,6 +156,14 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int)
 
 
+def _check_interval(name: str, interval: Period | None) -> None:
+    if interval is not None and not isinstance(interval, Period):
+        raise LayoutError(
+            f"{name} is {interval!r}, and must be a Period",
+            hint="every tenth of a second is Period(1, 10), every five seconds Period(5, 1)",
+        )
+
+
 def _bounded(name: str, value: int, low: int, high: int) -> None:
     if not _is_whole(value) or not low <= value <= high:
         raise LayoutError(f"{name} is {value}, and must be a whole number from {low} to {high}")
@@ -174,7 +184,7 @@ def preset(name: str) -> QosRequest:
     """Return the quality of an application class by its name."""
     try:
         return PRESETS[name]
-    except KeyError:
+    except (KeyError, TypeError):  # A list is no key.
         raise LayoutError(
             f"there is no preset {name!r}", hint=f"the presets are {', '.join(PRESETS)}"
         ) from None

@@ -103,9 +103,14 @@ class Field:
     length_bytes: int = 0
 
     def __post_init__(self) -> None:
-        _check_name_length(self.name)
+        _check_short_name(self.name)
         if not self.name.isidentifier():
             raise LayoutError(f"field {self.name!r} is not a name", hint="use letters, digits, _")
+        if not isinstance(self.kind, FieldKind):
+            raise LayoutError(
+                f"field {self.name} is {self.kind!r}, and must be of a FieldKind",
+                hint=f"FieldKind.INT16, or another of {', '.join(kind.name for kind in FieldKind)}",
+            )
         object.__setattr__(self, "length_bytes", whole_number("length_bytes", self.length_bytes))
         is_sized = 1 <= self.length_bytes <= PAYLOAD_BYTES_MAX
         if self.kind is FieldKind.BYTES and not is_sized:
@@ -133,7 +138,13 @@ class RecordType:
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
-        _check_name_length(self.name)
+        _check_short_name(self.name)
+        if not _are_fields(self.fields):
+            raise LayoutError(
+                f"fields is {self.fields!r}, and must be a tuple of fields",
+                hint='RecordType("tap", (Field("position", FieldKind.INT16),))',
+            )
+        object.__setattr__(self, "fields", tuple(self.fields))
         names = [field.name for field in self.fields]
         if len(set(names)) != len(names):
             raise LayoutError(f"record {self.name} names a field twice: {', '.join(names)}")
@@ -160,7 +171,12 @@ class DerivedValue:
     value_type: BuiltinType
 
     def __post_init__(self) -> None:
-        _check_name_length(self.name)
+        _check_short_name(self.name)
+        if not isinstance(self.value_type, BuiltinType):
+            raise LayoutError(
+                f"derived value {self.name} is {self.value_type!r}, and must be of a BuiltinType",
+                hint="FLOAT64, INT64 or BOOL",
+            )
 
 
 @checked_calls()
@@ -302,7 +318,13 @@ class StatusEvent:
         return (len(self.payload) - VALUE_BYTES) // OPTION_BYTES
 
 
-def _check_name_length(name: str) -> None:
+def _are_fields(given: object) -> bool:
+    return isinstance(given, tuple | list) and all(isinstance(each, Field) for each in given)
+
+
+def _check_short_name(name: str) -> None:
+    if not isinstance(name, str):
+        raise LayoutError(f"name is {name!r}, and must be a str", hint="put it in quotation marks")
     if len(name) > NAME_CHARS_MAX:
         raise LayoutError(f"name {name[:40]}… has {len(name):,} characters, {NAME_CHARS_MAX} fit")
 

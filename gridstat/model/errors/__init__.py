@@ -50,6 +50,7 @@ GridStatError
     ├── LimitReached           a bound fixed at the start is full       4003
     ├── UnknownName            no such variable, channel, code          4004
     ├── WrongCall              an option that the call does not have    4005
+    ├── NotReadOnly            a statement that does more than read     4006
     └── ConfigurationError     a settings file that cannot be used      4100
 
 The digits behind 1xxx are those of the thesis' negative code where it has one (-36 is 1036).
@@ -82,6 +83,7 @@ from gridstat.model.errors.misuse import (
     LayoutError,
     LimitReached,
     Misuse,
+    NotReadOnly,
     UnknownName,
     WrongCall,
 )
@@ -156,6 +158,7 @@ __all__ = [
     "NotAttached",
     "NotAuthorised",
     "NotPublished",
+    "NotReadOnly",
     "PathTooLong",
     "QuotaReached",
     "RecordsGone",

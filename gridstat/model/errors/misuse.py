@@ -51,6 +51,13 @@ class WrongCall(Misuse, TypeError):
     remedy = "`help` of the function lists its options"
 
 
+class NotReadOnly(Misuse):
+    """A statement in SQL that does more than read the pipeline's tables."""
+
+    code = 4006
+    remedy = "ask by `select` over the tables that `show tables` lists"
+
+
 class ConfigurationError(Misuse):
     """A settings file that cannot be used; the message names file and key."""
 

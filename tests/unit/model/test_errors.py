@@ -71,6 +71,7 @@ STABLE = {
     "LimitReached": 4003,
     "UnknownName": 4004,
     "WrongCall": 4005,
+    "NotReadOnly": 4006,
     "ConfigurationError": 4100,
     "StorageFailed": 5001,
     "DamagedLog": 5002,
