@@ -50,6 +50,14 @@ _HEAD: Final = struct.Struct("<8sHHHHQQ28s")
 _FRAME: Final = struct.Struct("<IIQqq28s")
 _CHECKSUM: Final = struct.Struct("<I")
 _RESERVED: Final = bytes(28)
+_OFFSET: Final = struct.Struct("<I")
+_BACK: Final = struct.Struct("<i")
+_SLOT: Final = struct.Struct("<H")
+_HEADER_FIELD: Final = 2
+_ATTRIBUTES_FIELD: Final = 4
+"""Fields of Arrow's table `Message`: its header, here a `RecordBatch`, and its attributes."""
+_COMPRESSION_FIELD: Final = 3
+"""Field of Arrow's table `RecordBatch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +175,8 @@ def decode_frame(data: memoryview, frame: Frame, kind: RecordKind, name: str) ->
     """Return the batch of a frame without copying; raise if any bit has changed.
 
     A checksum is no proof: whoever can write the file can write one. So Arrow's own offsets,
-    lengths and texts are checked too, before a reader follows them.
+    lengths and texts are checked too, before a reader follows them. A compressed body is refused
+    before it is expanded, as `BODY_BYTES_MAX` bounds only the bytes in the file.
     """
     start = frame.position + ALIGNMENT
     body = data[start : start + frame.body_bytes]
@@ -176,14 +185,46 @@ def decode_frame(data: memoryview, frame: Frame, kind: RecordKind, name: str) ->
     if checksum != crc32(body, crc32(fields)):
         raise DamagedLog(f"{name} has a damaged frame at byte {frame.position}")
     try:
-        batch = pa.ipc.read_record_batch(pa.py_buffer(body), kind.schema)
+        message = pa.ipc.read_message(pa.py_buffer(body))
+        if _may_be_compressed(message):
+            raise DamagedLog(f"{name}, byte {frame.position}: compressed, as no recorder writes it")
+        batch = pa.ipc.read_record_batch(message, kind.schema)
         batch.validate(full=True)
-    except (pa.ArrowException, OSError, MemoryError) as error:
+    except (pa.ArrowException, EOFError, OSError, MemoryError) as error:
         raise DamagedLog(f"{name}, byte {frame.position}: {error}") from error
     problem = _batch_problem(batch, frame, kind)
     if problem:
         raise DamagedLog(f"{name}, byte {frame.position}: {problem}")
     return batch
+
+
+def _may_be_compressed(message: pa.ipc.Message) -> bool:
+    """Return whether a message has the field for a codec, or attributes, where early versions of
+    Arrow named it.
+
+    pyarrow shows neither, so its FlatBuffers tables are read here. Arrow has verified all their
+    offsets in `read_message`.
+    """
+    octets = memoryview(message.metadata)
+    (table,) = _OFFSET.unpack_from(octets)
+    if _field(octets, table, _ATTRIBUTES_FIELD):
+        return True
+    header = _field(octets, table, _HEADER_FIELD)
+    if message.type != "record batch" or not header:
+        return False  # Arrow refuses it as a batch.
+    batch = header + _OFFSET.unpack_from(octets, header)[0]
+    return _field(octets, batch, _COMPRESSION_FIELD) != 0
+
+
+def _field(octets: memoryview, table: int, number: int) -> int:
+    """Return the position of a field of a FlatBuffers table; 0 if the table has no such field."""
+    slots = table - _BACK.unpack_from(octets, table)[0]
+    (slots_bytes,) = _SLOT.unpack_from(octets, slots)
+    slot = 2 * _SLOT.size + _SLOT.size * number
+    if slot >= slots_bytes:
+        return 0
+    (offset,) = _SLOT.unpack_from(octets, slots + slot)
+    return table + int(offset) if offset else 0
 
 
 def _batch_problem(batch: pa.RecordBatch, frame: Frame, kind: RecordKind) -> str:
