@@ -254,7 +254,7 @@ class ManagementPlane:
                     self._timer_numbers.pop((peer, name), None)
                 case Close(peer=other, reason=reason):
                     raise LabError(f"{peer} closes {other}: {reason}")
-                case Note(word="request_failed" | "word_failed", facts=facts):
+                case Note(word="request_failed" | "message_failed", facts=facts):
                     raise LabError(f"{peer} failed: {dict(facts)}")
                 case _:
                     pass

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -25,7 +26,7 @@ import pyspark
 
 from gridstat.pipeline.class_archive import archive_options, archive_path
 from gridstat.pipeline.java import java_home
-from gridstat.pipeline.spark_session import QUICK_JAVA, SparkSettings
+from gridstat.pipeline.spark_session import QUICK_JAVA, SECURE, SparkSettings
 from lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ HOST: Final = "127.0.0.1"
 WORKERS: Final = 2
 READY_S_MAX: Final = 240.0
 ENDING_S_MAX: Final = 30.0
+SECRET_BYTES: Final = 32
 EXECUTOR_MEMORY: Final = "512m"
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
@@ -63,10 +65,13 @@ class SparkCluster:
         archive = archive_options(archive_path(self._home, defaults.cache))
         self._java_options = f"{archive} {QUICK_JAVA if is_quick else ''}".strip()
         self._place = _Place(_free_port(), _free_port())
+        self._secret = secrets.token_hex(SECRET_BYTES)
+        self._properties = folder / "cluster.properties"
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         try:
+            self._write_properties()
             self._start_master()
             for number in range(self._count):
                 self._start_worker(number)
@@ -96,14 +101,27 @@ class SparkCluster:
             driver_memory=EXECUTOR_MEMORY,
             java_options=self._java_options,
             has_archive=False,  # The Java options contain it already.
+            host=HOST,
+            properties=self._properties,
             more={
-                "spark.driver.bindAddress": HOST,
-                "spark.driver.host": HOST,
                 "spark.executor.extraJavaOptions": self._java_options,
                 "spark.executor.memory": EXECUTOR_MEMORY,
                 "spark.local.dir": str(self._folder / "driver"),
             },
         )
+
+    @property
+    def secret(self) -> str:
+        """The secret that all processes of this cluster and its drivers share."""
+        return self._secret
+
+    def command_lines(self) -> list[bytes]:
+        """Return the command lines of all processes of the cluster, executors and tasks too."""
+        return [
+            _command_line_of(process_id)
+            for process in self._processes
+            for process_id in [process.pid, *descendants(process.pid)]
+        ]
 
     def tasks_of(self, number: int) -> list[int]:
         """Return the pids of the Python processes that run a worker's tasks."""
@@ -131,20 +149,29 @@ class SparkCluster:
             asked.close()
         return sum(worker["state"] == "ALIVE" for worker in report["workers"])
 
+    def _write_properties(self) -> None:
+        """Write the settings and the secret that all processes share, for this user alone."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        shared = {**SECURE, "spark.authenticate.secret": self._secret}
+        self._properties.touch(mode=0o600)
+        self._properties.write_text("".join(f"{name} {each}\n" for name, each in shared.items()))
+
     def _start_master(self) -> None:
         place = self._place
         ports = ["--port", str(place.port), "--webui-port", str(place.web_port)]
-        self._start("master", _MASTER, "--host", HOST, *ports)
+        self._start("master", _MASTER, "--host", HOST, *ports, *self._shared())
 
     def _start_worker(self, number: int) -> None:
         room = ["--cores", "1", "--memory", "1g", "--webui-port", "0"]
         folder = self._folder / f"worker-{number}"
-        arguments = ["--host", HOST, "--work-dir", str(folder), *room, self.url]
+        arguments = ["--host", HOST, "--work-dir", str(folder), *room, *self._shared(), self.url]
         self._start(f"worker-{number}", _WORKER, *arguments)
+
+    def _shared(self) -> list[str]:
+        return ["--properties-file", str(self._properties)]
 
     def _start(self, name: str, *arguments: str) -> None:
         home = Path(pyspark.__file__).parent
-        self._folder.mkdir(parents=True, exist_ok=True)
         environment = {
             **os.environ,
             "JAVA_HOME": str(self._home),

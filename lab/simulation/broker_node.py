@@ -8,7 +8,7 @@ from gridstat.broker.context import Outside
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.net.command.endpoint_signatures import CertificateFacts
 from gridstat.net.command.machine import Persist, PersistFailed, Send
-from gridstat.net.command.router_messages import Return
+from gridstat.net.command.router_messages import Push, Return
 from lab.simulation.node import Node
 from lab.simulation.topology import CLOUD
 from lab.simulation.world import NS_PER_S, PropertyBroken
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WALL_NS: Final = 1_800_000_000 * NS_PER_S
 FAILED_NS: Final = 1_000_000
-FAILED_NOTES: Final = frozenset({"request_failed", "word_failed"})
+FAILED_NOTES: Final = frozenset({"request_failed", "message_failed"})
 """Notes of a broker that has met a bug and continues."""
 CERTIFICATE_END_S: Final = 2_000_000_000
 
@@ -70,6 +70,7 @@ class BrokerNode(Node):
         self.is_impostor = False
         self.on_restored: Callable[[LeafBroker], None] | None = None
         self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
+        self.on_pushed: Callable[[bytes], None] | None = None
 
     def start(self) -> None:
         """Begin a process from the content of the journal."""
@@ -114,6 +115,8 @@ class BrokerNode(Node):
             and self.broker is not None
         ):
             self.on_returned(self.broker, instruction.message.body)
+        if type(instruction.message) is Push and self.on_pushed and not self.is_impostor:
+            self.on_pushed(instruction.message.body)
         super()._send(instruction)
 
     def note(self, instruction: Note) -> None:

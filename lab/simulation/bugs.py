@@ -21,7 +21,7 @@ from gridstat.broker.records.answer_cache import AnswerCache
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Moved, Retired, Unsubscribed
 from gridstat.broker.records.registry import Registry
-from gridstat.broker.requests import contract_changes, subscriptions
+from gridstat.broker.requests import contract_changes, contract_notices, subscriptions
 from gridstat.broker.requests.notices import Notices
 from gridstat.broker.routers.path_moves import PathMoves
 from gridstat.broker.tables.router_table import RouterTable
@@ -177,6 +177,13 @@ def _forget_ends(right: Function) -> Function:
     return replay
 
 
+def _newest_paths(_: Function) -> Function:
+    def ordered_paths(found: Any) -> Any:
+        return found.record, found.variable
+
+    return ordered_paths
+
+
 # Mistakes of a router.
 
 
@@ -227,6 +234,10 @@ BUGS: Final[dict[str, Bug]] = {
     "acknowledge-before-persist": Bug(
         "the broker acts on a decision before the journal has it",
         (Patch(UnitOfWork, "_persist", _acknowledge_at_once),),
+    ),
+    "notify-before-persist": Bug(
+        "a notice names the paths of a move that the journal does not have yet",
+        (Patch(contract_notices, "ordered_paths", _newest_paths),),
     ),
     "accept-a-stale-term": Bug(
         "a router obeys a broker whose term is over",

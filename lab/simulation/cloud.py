@@ -45,6 +45,7 @@ class Cloud:
         """Number of routers so far that have lost their tables, or could not apply one."""
         self.on_restored: Callable[[LeafBroker], None] | None = None
         self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
+        self.on_pushed: Callable[[bytes], None] | None = None
         self.broker_node = self.new_broker()
         self.operator = OperatorNode(self.network, self._next_number())
         self._register(self.operator)
@@ -80,6 +81,7 @@ class Cloud:
         )
         node.on_restored = self._restored
         node.on_returned = self._returned
+        node.on_pushed = self._pushed
         self.broker_node = node
         self._register(node)
         return node
@@ -110,6 +112,10 @@ class Cloud:
     def _returned(self, broker: LeafBroker, body: bytes) -> None:
         if self.on_returned is not None:
             self.on_returned(broker, body)
+
+    def _pushed(self, body: bytes) -> None:
+        if self.on_pushed is not None:
+            self.on_pushed(body)
 
     def _register(self, node: Node) -> None:
         self.network.nodes[node.peer] = node

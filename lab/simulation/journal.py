@@ -65,6 +65,8 @@ class Facts:
 
     def __init__(self, owner: dict[int, tuple[str, object, int]] | None = None) -> None:
         self.subscribed: dict[int, ModalQos] = {}
+        self.paths: dict[int, set[tuple[tuple[int, ...], ...]]] = {}
+        """Channels of all paths of a contract, for each of its generations."""
         self.ended: set[int] = set()
         self.owner: dict[int, tuple[str, object, int]] = {} if owner is None else owner
         self.withdrawn: set[int] = set()
@@ -76,10 +78,12 @@ class Facts:
             return
         operation = read(decoder_of(READ), written)
         match operation:
-            case Subscribed(subscription_id=number, qos=qos):
-                self._subscribe(number, qos)
+            case Subscribed():
+                self._subscribe(operation.subscription_id, operation.qos)
+                self._keep_paths(operation)
             case Moved(subscription=record):
                 self._subscribe(record.subscription_id, record.qos)
+                self._keep_paths(record)
             case Unsubscribed(subscription_id=number):
                 self.ended.add(number)
             case Published(variable=variable) | PublicationMoved(variable=variable):
@@ -103,6 +107,10 @@ class Facts:
     def _subscribe(self, number: int, qos: ModalQos) -> None:
         check_written(number, qos.modes)
         self.subscribed[number] = qos
+
+    def _keep_paths(self, record: Subscribed) -> None:
+        channels = tuple(tuple(path.channel_ids) for path in record.paths)
+        self.paths.setdefault(record.subscription_id, set()).add(channels)
 
     def _read_of_tree(self, operation: object) -> None:
         """Read an operation of a contract across clouds, at the subscriber's cloud."""

@@ -74,7 +74,7 @@ def check_nothing_is_left(broker: LeafBroker) -> None:
     left = {
         "end-points": len(registry.endpoints),
         "publications": len(registry.publications),
-        "subscriptions": len(registry.subscriptions) + len(registry.homeless),
+        "subscriptions": len(registry.subscriptions) + len(registry.unplaced),
         "patterns": len(registry.patterns),
         "changes": len(registry.changing),
         "attachments": len(registry.attached_to),

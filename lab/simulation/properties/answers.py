@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.net.command.endpoint_messages import (
     ChangeSubscription,
+    ContractChanged,
     DoneOutcome,
     GrantedOutcome,
+    Matched,
+    PublicationChanged,
     PublishedOutcome,
     Unsubscribe,
 )
-from gridstat.net.command.frames import decode_outcomes
+from gridstat.net.command.frames import decode_notice, decode_outcomes
 from lab.simulation.modes import check_answer
 from lab.simulation.world import PropertyBroken
 
@@ -86,7 +89,7 @@ class Answers:
             elif (
                 number not in registry.subscriptions
                 and number not in registry.patterns
-                and number not in registry.homeless
+                and number not in registry.unplaced
             ):
                 raise PropertyBroken(
                     "what was acknowledged survives", f"subscription {number} is forgotten"
@@ -109,6 +112,16 @@ class Answers:
                 raise PropertyBroken(
                     INSTALLED, f"no way of subscription {outcome.subscription_id} is up"
                 )
+
+    def pushed(self, body: bytes) -> None:
+        """Check that the paths in a notice are on the disk, as they are after a crash."""
+        assert self._cloud is not None
+        notice = decode_notice(body)
+        if isinstance(notice, ContractChanged | Matched | PublicationChanged):
+            number = notice.granted.subscription_id
+            channels = tuple(tuple(path.channel_ids) for path in notice.granted.paths)
+            if channels not in self._cloud.journal.facts.paths.get(number, set()):
+                raise PropertyBroken(DURABLE, f"paths of subscription {number} in a notice")
 
     def _is_up(self, path: GrantedPath, path_id: int) -> bool:
         assert self._cloud is not None

@@ -34,6 +34,7 @@ class Properties:
         continuity = Continuity(cloud)
         cloud.on_restored = self._answers.restored
         cloud.on_returned = self._answers.returned
+        cloud.on_pushed = self._answers.pushed
         for router in cloud.routers.values():
             router.on_torn_down = continuity.torn_down
 

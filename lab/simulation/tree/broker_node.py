@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lab.simulation.network import Network
     from lab.tree_plan import BrokerPlan
 
-LOST_NOTES: Final = frozenset({"journal_out_of_order", "word_failed"})
+LOST_NOTES: Final = frozenset({"journal_out_of_order", "message_failed"})
 
 
 class Broker(Protocol):

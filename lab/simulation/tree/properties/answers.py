@@ -99,7 +99,7 @@ class TreeAnswers:
                 for held in (
                     registry.subscriptions,
                     registry.patterns,
-                    registry.homeless,
+                    registry.unplaced,
                     registry.tree.asked,
                 )
             ):
