@@ -5,15 +5,12 @@ Names, reasons and hints are chosen by peers. All that gridstat prints, draws or
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from gridstat.model.invisible_letters import INVISIBLE
 
 if TYPE_CHECKING:
     from gridstat.model.errors import GridStatError
-
-INVISIBLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0") | frozenset(
-    map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0000, 0xE1000)))
-)
-"""Letters and marks of Unicode that have no shape: Python counts them as printable."""
 
 
 def shown_text(text: str) -> str:

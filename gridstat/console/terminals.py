@@ -28,6 +28,7 @@ TERMINALS: Final = 8
 """Terminals of a cloud that `gridstat up` and `gridstat certificates terminals` make."""
 TERMINALS_MAX: Final = 64
 AUTHORITY_KEY: Final = "ca.key"
+_NUMBER: Final = re.compile(r"terminal-([1-9][0-9]{0,8})(?:~[0-9a-f]+)?$")
 
 
 def terminal_names(cloud: str, *, first: int = 1, count: int = TERMINALS) -> list[str]:
@@ -57,12 +58,15 @@ def usable_terminals(access: Access) -> list[str]:
 
 def issued_terminals(certificates: CertificateFolder, cloud: str) -> list[str]:
     """Terminals of the cloud whose key is in the folder, by number."""
-    stem = re.escape(Identity(Role.ENDPOINT, f"{cloud}/terminal-").file_stem)
-    keys = re.compile(rf"{stem}([1-9][0-9]{{0,8}})\.key")
-    found = (keys.fullmatch(path.name) for path in certificates.path.glob("endpoint-*.key"))
-    return [
-        f"{cloud}/terminal-{number}" for number in sorted(int(match[1]) for match in found if match)
-    ]
+    found: set[int] = set()
+    for path in certificates.path.glob("endpoint-*terminal-*.key"):
+        match = _NUMBER.search(path.stem)
+        if match is not None:
+            number = int(match[1])
+            party = Identity(Role.ENDPOINT, f"{cloud}/terminal-{number}")
+            if path.stem in {party.file_stem, party.unique_file_stem, party.old_file_stem}:
+                found.add(number)
+    return [f"{cloud}/terminal-{number}" for number in sorted(found)]
 
 
 def take_terminal(access: Access, name: str) -> IO[bytes] | None:

@@ -31,6 +31,7 @@ def reporting_errors(command: Callable[Options, None]) -> Callable[Options, None
     def run(*args: Options.args, **options: Options.kwargs) -> None:
         try:
             check_finite(options)
+            check_text(options)
             command(*args, **options)
         except GridStatError as error:
             print_failure(error)
@@ -46,6 +47,14 @@ def check_finite(options: Mapping[str, object]) -> None:
         if isinstance(value, float) and not math.isfinite(value):
             option = f"--{name.replace('_', '-')}"
             raise Misuse(f"{option} {value} is no number", hint="write it in digits, as 1.5")
+
+
+def check_text(options: Mapping[str, object]) -> None:
+    """Refuse names in a wrong encoding, which no message could carry."""
+    for value in options.values():
+        for text in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(text, str) and any("\ud800" <= each <= "\udfff" for each in text):
+                raise Misuse(f"{text!r} is no text in UTF-8", hint="write it in UTF-8")
 
 
 def print_failure(error: Exception) -> None:

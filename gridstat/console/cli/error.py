@@ -16,7 +16,8 @@ from gridstat.model.errors import GridStatError
 HELP = """Explain an error code; without one, list them all.
 
 Codes are stable: 1xxx the grid works and says no, 2xxx a peer cannot be reached, 3xxx bytes that
-are not ours, 4xxx a call or a file that asks for nonsense.
+are not ours, 4xxx a call or a file that asks for nonsense, 5xxx a journal or a log that cannot be
+written or read.
 
 Examples:
 

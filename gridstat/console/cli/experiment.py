@@ -26,7 +26,7 @@ from gridstat.console.cli.command_errors import (
 )
 from gridstat.console.cli.options import COUNT_MAX, SECONDS_MAX
 from gridstat.console.fitted_table import Column, FittedTable, print_table
-from gridstat.model.errors import Misuse, UnknownName
+from gridstat.model.errors import GridStatError, Misuse, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -224,6 +224,8 @@ def _measured(experiment: Experiment, options: Mapping[str, float | str]) -> Res
             return experiment.run(options, progress)
         except KeyboardInterrupt as error:
             raise typer.Exit(EXIT_FAILURE) from error
+        except GridStatError:
+            raise  # A wrong parameter is reported as by every other command.
         except Exception as error:
             if not hasattr(error, "hint"):
                 raise

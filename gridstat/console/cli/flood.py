@@ -92,7 +92,12 @@ def command_of(
     name: str, modes: tuple[int, ...], every: int, *, is_stop: bool, is_list: bool
 ) -> OperatorCommand:
     if is_list:
-        if name or is_stop:
+        if is_stop:
+            raise Misuse(
+                "--list does not go with --stop",
+                hint="gridstat flood --list, or gridstat flood --stop NAME",
+            )
+        if name:
             raise Misuse("--list takes no variable", hint="leave out the name, or --list")
         if modes or every != 1:
             raise Misuse(

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from gridstat.console.cli.command_errors import reporting_errors
+from gridstat.console.private_files import private_files
 
 # Releases of typer differ in whose `Context` and `Command` these are.
 Context: TypeAlias = Any
@@ -91,6 +92,7 @@ def _show_version(*, is_asked: bool) -> None:
 
 @app.callback()
 def gridstat(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -102,6 +104,7 @@ def gridstat(
     ] = False,
 ) -> None:
     """Handle the options that belong to no sub-command; the sub-commands do the work."""
+    context.with_resource(private_files())  # Any command may make keys, and daemons much more.
 
 
 if __name__ == "__main__":

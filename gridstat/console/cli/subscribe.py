@@ -8,7 +8,6 @@ from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 
@@ -27,18 +26,18 @@ from gridstat.console.cli.options import (
 )
 from gridstat.console.config.cloud_grid import period_of
 from gridstat.endpoint.options import qos
+from gridstat.endpoint.subscriber import read_decoded
 from gridstat.model.cloud import is_pattern
 from gridstat.model.errors import Misuse
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.model.status import BuiltinType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gridstat.core.samples import Samples
     from gridstat.endpoint.change import Change
     from gridstat.endpoint.change_stream import ChangeStream
     from gridstat.endpoint.connection import Connection
+    from gridstat.endpoint.delivery import Delivery
     from gridstat.endpoint.flooded import FloodedEvent
     from gridstat.endpoint.pattern import PatternSubscription
     from gridstat.endpoint.subscriber import Subscription
@@ -167,18 +166,12 @@ class Printer:
         before = self.printed
         while self._flooded and not (count and self.printed >= count):
             found = self._flooded.popleft()
-            event = found.delivery
-            latency_ns = event.received_ns - event.created_ns
-            self._print(found.name, event.value, event.created_ns, latency_ns)
+            self._print_event(found.name, found.delivery)
         for subscription in tuple(self._subscriptions):
-            batch = subscription.read()
-            stamps = batch["created_ns"].tolist(), batch["received_ns"].tolist()
-            for created_ns, received_ns, value in zip(
-                *stamps, _values(subscription, batch), strict=True
-            ):
+            for event in read_decoded(subscription):
                 if count and self.printed >= count:
                     return
-                self._print(subscription.name, value, created_ns, received_ns - created_ns)
+                self._print_event(subscription.name, event)
         if self.printed == before:
             if self._clock() >= self._silent_until_s:
                 self._print_unmatched("no variable matches {} yet, waiting")
@@ -191,8 +184,10 @@ class Printer:
             report = {"is": "unmatched", "pattern": self._pattern.pattern}
             self._print_line(report, text.format(self._pattern.pattern))
 
-    def _print(self, name: str, value: object, created_ns: int, latency_ns: int) -> None:
+    def _print_event(self, name: str, event: Delivery) -> None:
         self.printed += 1
+        value, created_ns = event.value, event.created_ns
+        latency_ns = event.received_ns - created_ns
         facts = {"name": name, "value": value, "created_ns": created_ns, "latency_ns": latency_ns}
         text = f"{created_ns / NS_PER_S:.6f} {name} {value} ({latency_ns * 1e-6:.3f} ms)"
         self._print_line(facts, text)
@@ -220,20 +215,6 @@ def _interval(rate: str) -> Period:
         return period_of(rate)
     except (AttributeError, ValueError):
         raise Misuse(f"{rate!r} is not a rate", hint="write 30/s, or 1/5s") from None
-
-
-def _values(subscription: Subscription, batch: Samples) -> list[object]:
-    """The values by their registered type; of a record only the newest is at hand."""
-    variable = subscription.variable
-    match variable.value_type if variable is not None else None:
-        case BuiltinType.FLOAT64:
-            return list(batch["value"].view(np.float64).tolist())
-        case BuiltinType.BOOL:
-            return [bool(word) for word in batch["value"].tolist()]
-        case BuiltinType.INT64:
-            return list(batch["value"].tolist())
-        case _:
-            return [subscription.value] * len(batch)
 
 
 def change_facts(change: Change) -> dict[str, Any]:

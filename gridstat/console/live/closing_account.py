@@ -39,6 +39,8 @@ class ClosingAccount:
     restarted: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     """Processes that did not report; without them the account is not complete."""
+    given_up: tuple[str, ...] = ()
+    """Processes that ended again and again and were not started any more."""
 
     @property
     def is_settled(self) -> bool:
@@ -51,6 +53,7 @@ class ClosingAccount:
             "published": self.published,
             "restarted": list(self.restarted),
             "silent": list(self.silent),
+            "given_up": list(self.given_up),
             "missing": sum(account.missing for account in self.subscriptions),
             "duplicates": sum(account.duplicates for account in self.subscriptions),
             "subscriptions": [
@@ -72,6 +75,8 @@ class ClosingAccount:
             lines.append(f"NOT WHOLE, without an answer of {', '.join(self.silent)}")
         if self.restarted:
             lines.append(f"started again: {', '.join(self.restarted)}")
+        if self.given_up:
+            lines.append(f"GIVEN UP, as they ended again and again: {', '.join(self.given_up)}")
         return "\n".join(map(shown_text, lines))
 
 
@@ -81,6 +86,7 @@ def closing_account(
     seconds: float,
     restarted: Iterable[str],
     silent: Iterable[str] = (),
+    given_up: Iterable[str] = (),
 ) -> ClosingAccount:
     """Slots of the PMUs' last report against those of the subscribers'."""
     published: dict[str, list[int]] = {}
@@ -107,4 +113,5 @@ def closing_account(
         subscriptions=tuple(subscriptions),
         restarted=tuple(sorted(restarted)),
         silent=tuple(sorted(silent)),
+        given_up=tuple(sorted(given_up)),
     )

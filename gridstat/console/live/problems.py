@@ -53,7 +53,8 @@ def _cloud_problems(survey: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
         if state != IN_STEP:
             yield (1 if router["is_up"] else 0), f"router {router['name']}: {state}"
         if lost := dropped(router["counters"]):
-            yield 5, f"router {router['name']} has dropped {counted(lost, 'event')}"
+            stamps = _stamps_text(router["counters"])
+            yield 5, f"router {router['name']} has dropped {counted(lost, 'event')}{stamps}"
     for channel in survey["channels"]:
         if not channel["is_up"]:
             yield 0, f"channel {channel['label']} is DOWN"
@@ -77,6 +78,21 @@ def _subscription_problems(subscription: Mapping[str, Any]) -> Iterator[tuple[in
         if ledger.get(name)
     ]
     if counts:
-        yield 3, f"{whose}: {', '.join(counts)} of {ledger['expected']:,}"
+        yield 3, f"{whose}: {', '.join(counts)} of {ledger['expected']:,}{_clock_text(ledger)}"
     elif worst := worst_path(ledger.get("paths", ())):
         yield 4, f"{whose}: nothing lost, but by {worst}"
+
+
+def _clock_text(ledger: Mapping[str, Any]) -> str:
+    lost = ledger.get("lost_to_clock")
+    return f"; {lost:,} of the lost as the publisher's clock was set: look at it" if lost else ""
+
+
+def _stamps_text(counters: Mapping[str, int]) -> str:
+    refused = counters.get("policed_stamp")
+    if not refused:
+        return ""
+    return (
+        f", {refused:,} of them with stamps far from its clock: compare its clock with the "
+        "publishers'"
+    )

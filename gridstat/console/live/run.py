@@ -104,10 +104,11 @@ def jobs(grid: Grid, folder: GridFolder) -> list[list[Job]]:
         arguments = ("broker", str(folder.file_of_broker(name)), "--json")
         return Job(folder.daemon_of_broker(name), "gridstat", arguments)
 
-    routers = [
-        Job(router.name, "gridstat", ("router", str(folder.router_file(router.name)), "--json"))
-        for router in grid.routers
-    ]
+    def router(name: str) -> Job:
+        arguments = ("router", str(folder.router_file(name)), "--json")
+        return Job(name, "gridstat", arguments, is_vital=False)
+
+    routers = [router(each.name) for each in grid.routers]
     groups = [[broker(cloud.cloud) for cloud in grid.clouds], routers]
     if grid.has_tree:
         groups.insert(0, [broker(name) for name in grid.tree.brokers])
@@ -231,6 +232,7 @@ async def _settled(supervisor: Supervisor, *, started_s: float) -> ClosingAccoun
             reports,
             seconds=seconds,
             restarted=supervisor.restarted,
+            given_up=supervisor.given_up,
             silent={PMUS, SUBSCRIBERS}.intersection(supervisor.process_ids) - reports.keys(),
         )
         if account.is_settled or time.monotonic() > deadline_s:

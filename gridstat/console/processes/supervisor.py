@@ -2,12 +2,14 @@
 
 Groups start one after the other, each when all of the one before are ready: the broker, the
 routers, the PMUs, the subscribers. They end in the opposite order. What the grid can do without
-(the pipeline, the recorder) is not waited for, and its death ends nothing else.
+(the pipeline, the recorder) is not waited for, and its death ends nothing else. A router is waited
+for; once the grid runs, one that dies again and again is given up, and the grid runs on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -23,19 +25,31 @@ if TYPE_CHECKING:
 
 ANSWER_S_MAX: Final = 5.0
 RESTART_AFTER_S: Final = 0.5
+RESTART_AFTER_S_MAX: Final = 4.0
 RESTARTS_MAX: Final = 5
 RESTARTS_WITHIN_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A process to be kept running: `python -m module arguments`."""
+    """A process to be kept running: `python -m module arguments`.
+
+    The grid is not started without one that is needed, and does not go on without a vital one.
+    """
 
     name: str
     module: str
     arguments: tuple[str, ...]
     is_needed: bool = True
+    is_vital: bool = True
     drain_s: float = DRAIN_S
+
+    @property
+    def command(self) -> str:
+        """Command by which a person can start the process to see its messages."""
+        words = [word for word in self.arguments if word != "--json"]
+        program = ["gridstat"] if self.module == "gridstat" else ["python", "-m", self.module]
+        return shlex.join([*program, *words])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +76,9 @@ class Supervisor:
         self._failure: asyncio.Future[GridStatError] = asyncio.get_running_loop().create_future()
         self._moved = asyncio.Event()
         self._is_ending = False
-        self._hopeless: set[str] = set()
         self.restarted: set[str] = set()
+        self.given_up: set[str] = set()
+        """Processes that are not started again; the grid runs on without them."""
 
     @property
     def process_ids(self) -> dict[str, int]:
@@ -148,14 +163,17 @@ class Supervisor:
             lines = "; ".join(child.last_lines) or how
             self._give_up(LinkDown(f"{job.name} ended before it was ready: {lines}"))
         elif self._dies_too_often(job.name):
-            hint = "its last lines are above; `gridstat host` shows what the machine lacks"
+            hint = (
+                f"its last lines are above; to see more start it by hand: `{job.command}`; "
+                "`gridstat host` shows what the machine lacks"
+            )
             self._give_up_on(
                 job, LinkDown(f"{job.name} ended again and again, last by {how}", hint=hint)
             )
-        elif job.name not in self._hopeless:
+        elif job.name not in self.given_up:
             self._on_message(f"{job.name} ended by {how}; starting it again")
             self.restarted.add(job.name)
-            await asyncio.sleep(RESTART_AFTER_S)
+            await asyncio.sleep(restart_after_s(self._recent_deaths(job.name)))
             if not self._is_ending:
                 await self._start(job)
 
@@ -166,6 +184,10 @@ class Supervisor:
         )
         deaths.append(time.monotonic())
         return is_too_often
+
+    def _recent_deaths(self, name: str) -> int:
+        since_s = time.monotonic() - RESTARTS_WITHIN_S
+        return sum(death_s >= since_s for death_s in self._deaths[name])
 
     def _receive(self, job: Job, line: Line) -> None:
         match line["is"]:
@@ -182,13 +204,23 @@ class Supervisor:
 
     def _give_up_on(self, job: Job, reason: GridStatError) -> None:
         """Give up the whole grid, or a single process without which the grid can run."""
-        if job.is_needed:
+        if job.is_needed and (job.is_vital or job.name in self._missing):
             self._give_up(reason)
+            return
+        self.given_up.add(job.name)
+        if job.is_needed:
+            self._on_message(
+                f"{job.name} is given up, the rest of the grid runs on: {error_line(reason)}"
+            )
         else:
-            self._hopeless.add(job.name)
             self._on_message(f"going on without it: {error_line(reason)}")
 
     def _give_up(self, reason: GridStatError) -> None:
         if not self._failure.done():
             self._failure.set_result(reason)
         self._moved.set()
+
+
+def restart_after_s(deaths: int) -> float:
+    """Return the wait before a process is started again after so many deaths, at least one."""
+    return min(RESTART_AFTER_S * 2.0 ** (deaths - 1), RESTART_AFTER_S_MAX)

@@ -88,6 +88,13 @@ class LocalCloud:
     def resume(self, name: str) -> None:
         self._daemons[name].signal(signal.SIGCONT)
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self._daemons[name].signal(number)
+
+    def errors_of(self, name: str) -> str:
+        """Return what a daemon has written on its standard error."""
+        return self._daemons[name].errors
+
     def edge(self, name: str) -> str:
         """Return an edge in the form that `gridstat.connect` takes."""
         return f"c1/{name}@{self.hosts[name]}:{COMMAND_PORT}"

@@ -7,6 +7,8 @@ import re
 import shlex
 import signal
 import subprocess
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,9 +20,9 @@ from tests.tidy.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 WITHIN_S = 120.0
+ROOT_OF_PROCESSES = Path("/proc")
 CONTRACTS_BETWEEN = 3
 """One of `coast-watch` for c2's frequency, two of `harbour-desk` for c1's; none is recorded."""
 BETWEEN_CLOUDS = {"c1/coast-watch", "c2/harbour-desk"}
@@ -155,3 +157,38 @@ def test_a_second_cloud_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     assert second.returncode == 2
     assert "already" in second.stderr
     assert "hint: " in second.stderr
+
+
+def test_a_router_that_dies_again_and_again_is_given_up_and_the_grid_runs_on(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "two.toml").write_text(SMALL + '[[router]]\nname = "i0"\nrole = "inner"\n')
+    words = ("up", tmp_path / "two.toml", "--folder", tmp_path / "cloud", "--json")
+    with Command.gridstat(tmp_path, *words, "--without-pipeline") as command:
+        eventually(lambda: command.complaint_without("running"), within_s=WITHIN_S)
+
+        def complaint() -> str | None:
+            for process_id in processes_of(command.process.pid, "router-i0.toml"):
+                os.kill(process_id, signal.SIGKILL)
+            return None if "c1/i0 is given up" in command.errors else command.errors
+
+        eventually(complaint, within_s=WITHIN_S)
+        seen = len(command.lines_in("running"))
+        eventually(lambda: command.complaint_without("running", count=seen + 3), within_s=WITHIN_S)
+        assert command.end(signal.SIGINT) == 0
+        (account,) = command.lines_in("ended")
+    assert account["given_up"] == ["c1/i0"]
+    assert account["missing"] == 0
+    assert "the rest of the grid runs on" in command.errors
+    assert "gridstat router" in command.errors
+
+
+def processes_of(parent: int, word: str) -> list[int]:
+    """Children of a process that have a word in their command."""
+    children = (ROOT_OF_PROCESSES / str(parent) / "task" / str(parent) / "children").read_text()
+    found = []
+    for child in map(int, children.split()):
+        with suppress(FileNotFoundError):
+            if word.encode() in (ROOT_OF_PROCESSES / str(child) / "cmdline").read_bytes():
+                found.append(child)
+    return found

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.experiments import Comparison, Experiment, Parameter, Result
 from gridstat.console.cli import experiment
 from gridstat.console.cli.main import app
+from gridstat.model.error_index import all_errors
 from gridstat.model.errors import Misuse
 
 if TYPE_CHECKING:
@@ -74,6 +77,12 @@ def test_all_codes_are_listed_as_json(runner: CliRunner) -> None:
     codes = [json.loads(line)["code"] for line in lines]
     assert 4100 in codes
     assert codes == sorted(set(codes))
+
+
+def test_the_help_of_error_names_every_range_of_codes(runner: CliRunner) -> None:
+    text = runner.invoke(app, ["error", "--help"]).output
+    ranges = {f"{kind.code // 1_000}xxx" for kind in all_errors() if kind.code}
+    assert ranges == set(re.findall(r"\dxxx", text))
 
 
 def test_an_unknown_code_is_one_message_with_a_hint(runner: CliRunner) -> None:
@@ -219,9 +228,48 @@ def test_a_parameter_that_an_experiment_lacks_is_told(
 ) -> None:
     """Try unknown parameters, among them --full, which was once accepted and ignored."""
     result = runner.invoke(app, ["experiment", "run", "example", *words])
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-2:] == [
+        f"error: example has no parameter '{words[0].removeprefix('--')}' (4004)",
+        "hint: it has runs",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words", [("nonsense",), ("hops", "--set", "foo=1"), ("forwarding", "--only", "nonsense")]
+)
+def test_an_unknown_experiment_parameter_or_cell_ends_alike(
+    runner: CliRunner, words: tuple[str, ...]
+) -> None:
+    result = runner.invoke(app, ["experiment", "run", *words, "--json"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    message, hint = result.stderr.splitlines()[-2:]
+    assert message.startswith("error: ")
+    assert message.endswith("(4004)")
+    assert hint.startswith("hint: ")
+
+
+@pytest.mark.usefixtures("_only_the_example")
+@pytest.mark.parametrize("value", ["x", "-1"])
+def test_a_value_that_a_parameter_cannot_have_is_wrong_usage(runner: CliRunner, value: str) -> None:
+    result = runner.invoke(app, ["experiment", "run", "example", "--set", f"runs={value}"])
+    assert result.exit_code == 2
+    message, hint = result.stderr.splitlines()[-2:]
+    assert message.endswith("(4002)")
+    assert hint == "hint: repetitions"
+
+
+def test_a_measurement_that_fails_is_no_wrong_usage(
+    runner: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(_: Options, __: Progress) -> Result:
+        raise BenchmarkError("too long", hint="try again")
+
+    failing = {"example": Experiment("example", "one cell", (), measure)}
+    monkeypatch.setattr(experiment, "load_experiments", lambda: failing)
+    result = runner.invoke(app, ["experiment", "run", "example"])
     assert result.exit_code == 1
-    assert f"example has no parameter '{words[0].removeprefix('--')}'" in result.stderr
-    assert "hint: it has runs" in result.stderr
+    assert "error: too long\nhint: try again\n" in result.stderr
 
 
 @pytest.mark.usefixtures("_only_the_example")

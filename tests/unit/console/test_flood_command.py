@@ -65,6 +65,21 @@ def test_words_that_make_no_sense_are_refused_with_a_hint(
 
 
 @pytest.mark.parametrize(
+    ("name", "is_stop", "text"),
+    [
+        (NAME, False, "--list takes no variable"),
+        ("", True, "--list does not go with --stop"),
+        (NAME, True, "--list does not go with --stop"),
+    ],
+)
+def test_a_list_says_what_it_does_not_go_with(name: str, text: str, *, is_stop: bool) -> None:
+    with pytest.raises(Misuse) as caught:
+        command_of(name, (), 1, is_stop=is_stop, is_list=True)
+    assert caught.value.args[0] == text
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
     ("name", "modes", "every", "is_list"),
     [(NAME, (), 10, False), (NAME, (2,), 10, False), ("", (2,), 1, True), ("", (), 10, True)],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gridstat.console.config.metrics_tls import MetricsTls
 from gridstat.console.config.router_file import (
     BrokerSection,
     CommandSection,
@@ -31,6 +32,7 @@ role = "edge"
 certificates = "keys"
 versions_max = 1
 metrics_port = 9100
+metrics_host = "10.0.0.7"
 [broker]
 name = "c1"
 name_service = ["[::1]:7101", "broker.example:7102"]
@@ -54,6 +56,10 @@ end_points_max = 5
 cpu = 1
 fifo_priority = 10
 locks_memory = true
+[metrics_tls]
+certificate = "metrics.pem"
+key = "metrics.key"
+client_authority = "monitoring.pem"
 [log]
 level = "debug"
 json = true
@@ -88,6 +94,12 @@ def test_everything_that_is_written_is_taken(file: Path) -> None:
     assert plan.command == ("::", 6000)
     assert (plan.limits.variables_max, plan.limits.pool_large) == (100, 4)
     assert (plan.end_points_max, plan.versions_max, plan.metrics_port) == (5, 1, 9100)
+    assert plan.metrics_host == "10.0.0.7"
+    assert plan.metrics_tls == MetricsTls(
+        certificate=file.parent / "metrics.pem",
+        key=file.parent / "metrics.key",
+        client_authority=file.parent / "monitoring.pem",
+    )
     assert (plan.cpu, plan.fifo_priority, plan.locks_memory) == (1, 10, True)
     assert (plan.log_level, plan.is_log_json) == ("debug", True)
 
@@ -101,6 +113,18 @@ def test_everything_that_is_written_is_taken(file: Path) -> None:
         ('name = "c1/e0"', 'name = "c1/e0"\nrole = "middle"', "role", "middle"),
         ('name = "c1/e0"', 'name = "c1/e0"\nversions_max = 9', "versions_max", "9"),
         ('name = "c1/e0"', 'name = "c1/e0"\nmetrics_port = 70000', "metrics_port", "70000"),
+        (
+            'name = "c1/e0"',
+            'name = "c1/e0"\nmetrics_port = 0\nmetrics_host = "0.0.0.0"',
+            "metrics_host",
+            "anybody could read the metrics",
+        ),
+        (
+            'name = "c1/e0"',
+            'name = "c1/e0"\nmetrics_host = "127.0.0.1"',
+            "metrics_host",
+            "there is no metrics_port",
+        ),
         ('name = "c1/e0"', 'name = "c1/e0"\nnmae = 1', "nmae", "unknown key"),
         ('"127.0.0.1:7100"', '"127.0.0.1"', "broker.addresses[0]", "not an address"),
         ('"127.0.0.1:7100"', '"127.0.0.1:0"', "broker.addresses[0]", "not an address"),
