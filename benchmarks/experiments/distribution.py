@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.chain import ChainPlan
-from benchmarks.errors import BenchmarkError
 from benchmarks.experiments.experiment import (
     AWAKE,
     Comparison,
@@ -41,6 +40,7 @@ from benchmarks.processes import RoleProcess
 from benchmarks.rig import CORE
 from benchmarks.samples import Label, write_samples
 from benchmarks.statistics import NS_PER_US, WARM_UP_S
+from gridstat.model.errors import LayoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,7 +163,7 @@ def _measure_samples(folder: Path, options: Options, progress: Progress) -> int:
     tick_s, seconds = options.whole("tick_ms") / 1e3, options.real("seconds")
     warm_up_s = min(WARM_UP_S, seconds)
     if (seconds + warm_up_s) / tick_s > RING_EVENTS:
-        raise BenchmarkError(
+        raise LayoutError(
             f"seconds = {seconds:g} is too long: a run keeps at most {RING_EVENTS:,} events",
             hint="more samples come from more runs",
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from benchmarks.errors import BenchmarkError
+from gridstat.model.errors import LayoutError, UnknownName
 
 Figure = float | int | str
 Progress = Callable[[float, str], None]
@@ -30,7 +30,7 @@ class Parameter:
     least: float | None = None
 
     def value_of(self, given: Figure) -> Figure:
-        """Return the given value if its type and bounds are right; raise BenchmarkError else."""
+        """Return the given value if its type and bounds are right; raise `LayoutError` else."""
         value = _as_type_of(self, given)
         least = 0 if self.least is None else self.least
         if isinstance(value, int | float):
@@ -40,7 +40,7 @@ class Parameter:
         else:
             return value
         if not all(least <= number < math.inf for number in numbers):
-            raise BenchmarkError(
+            raise LayoutError(
                 f"{self.name} = {value} is below {least:g}, or no number", hint=self.summary
             )
         return value
@@ -115,7 +115,7 @@ class Options:
         chosen = tuple(part.strip() for part in self.text(name).split(",") if part.strip())
         for part in chosen:
             if part not in known:
-                raise BenchmarkError(
+                raise UnknownName(
                     f"{name} = {part!r} is unknown", hint=f"choose from {', '.join(known)}"
                 )
         return chosen or known
@@ -131,11 +131,12 @@ class Experiment:
     measure: Callable[[Options, Progress], Result] = field(repr=False)
 
     def run(self, options: Mapping[str, Figure], progress: Progress) -> Result:
-        """Measure with `options` over the defaults; a BenchmarkError says what to change."""
+        """Measure with `options` over the defaults; a `Misuse` says which of them are wrong, and a
+        `BenchmarkError` why the measurement failed."""
         known = {parameter.name: parameter for parameter in self.parameters}
         for name in options:
             if name not in known:
-                raise BenchmarkError(
+                raise UnknownName(
                     f"{self.name} has no parameter {name!r}", hint=f"it has {', '.join(known)}"
                 )
         values = {
@@ -162,7 +163,7 @@ def _wholes(name: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError as error:
-        raise BenchmarkError(
+        raise LayoutError(
             f"{name} = {text[:80]!r} is not a list of numbers", hint=f"--set {name}=0,40,120"
         ) from error
 
@@ -172,6 +173,6 @@ def _as_type_of(parameter: Parameter, value: Figure) -> Figure:
         return type(parameter.default)(value)
     except (ValueError, OverflowError) as error:
         kind = type(parameter.default).__name__
-        raise BenchmarkError(
+        raise LayoutError(
             f"{parameter.name} = {value!r} is not of type {kind}", hint=parameter.summary
         ) from error

@@ -34,12 +34,17 @@ BROKER_ROOMS = (
     "segments",
     "operators",
     "tree",
-    "floods",
 )
-"""Each may import those before it; what lies outside the rooms composes them."""
+"""Each may import those before it; what lies outside the rooms composes them.
+
+A further folder is that of a capability, which may import all rooms, and no other capability.
+"""
 
 COMPOSERS = {"gridstat/broker/leaf_broker.py", "gridstat/broker/tree/components.py"}
-"""Files that list the capabilities of a kind of broker: the only ones that know floods by name."""
+"""Files that list the capabilities of a kind of broker: the only ones that import their folders."""
+
+REGISTRATIONS = {"gridstat.broker.leaf_capability", "gridstat.broker.tree.tree_capability"}
+"""Modules of which the folder of a capability imports one, to register what it brings."""
 
 ONLY_UNDER: dict[str, str] = {
     "benchmarks": "gridstat/console/cli/",
@@ -79,37 +84,48 @@ def unknown_packages(root: Path) -> list[str]:
 
 
 def room_violations(root: Path) -> list[str]:
-    broker = root / "gridstat" / "broker"
     return [
         f"{path.relative_to(root)} imports gridstat.broker.{target}"
-        for path in _package_files(root)
-        if path.is_relative_to(broker)
-        and str(path.relative_to(root)) not in COMPOSERS
-        and (room := path.relative_to(broker).parts[0]) in BROKER_ROOMS
+        for path, room in _files_in_rooms(root)
+        if room in BROKER_ROOMS and str(path.relative_to(root)) not in COMPOSERS
         for target in sorted(_rooms_of(path))
         if target in BROKER_ROOMS[BROKER_ROOMS.index(room) + 1 :]
     ]
 
 
+def capability_folders(root: Path) -> set[str]:
+    """Folders beyond the rooms of the broker that register a capability."""
+    return {
+        room
+        for path, room in _files_in_rooms(root)
+        if room not in BROKER_ROOMS
+        and any(found.target.startswith(tuple(REGISTRATIONS)) for found in imports_of(path))
+    }
+
+
 def unknown_rooms(root: Path) -> list[str]:
+    folders = {room for _, room in _files_in_rooms(root)}
+    return sorted(folders - set(BROKER_ROOMS) - capability_folders(root))
+
+
+def importers_of_capabilities(root: Path) -> list[str]:
+    """Files outside the folder of a capability that import it and compose no broker."""
+    folders, rooms = capability_folders(root), dict(_files_in_rooms(root))
+    return [
+        f"{path.relative_to(root)} imports gridstat.broker.{target}"
+        for path in _package_files(root)
+        if str(path.relative_to(root)) not in COMPOSERS
+        for target in sorted(_rooms_of(path) & folders - {rooms.get(path, "")})
+    ]
+
+
+def _files_in_rooms(root: Path) -> list[tuple[Path, str]]:
+    """Files in the folders of the broker, each with the name of the folder."""
     broker = root / "gridstat" / "broker"
-    folders = {
-        path.relative_to(broker).parts[0]
+    return [
+        (path, path.relative_to(broker).parts[0])
         for path in _package_files(root)
         if path.is_relative_to(broker) and path.parent != broker
-    }
-    return sorted(folders - set(BROKER_ROOMS))
-
-
-def importers_of_floods(root: Path) -> list[str]:
-    """Files outside the package of floods that import it and compose no broker."""
-    floods = root / "gridstat" / "broker" / "floods"
-    return [
-        str(path.relative_to(root))
-        for path in _package_files(root)
-        if not path.is_relative_to(floods)
-        and str(path.relative_to(root)) not in COMPOSERS
-        and "floods" in _rooms_of(path)
     ]
 
 
@@ -184,8 +200,9 @@ def test_every_room_of_the_broker_has_a_place_in_their_order() -> None:
     assert_none(unknown_rooms(ROOT))
 
 
-def test_only_the_lists_of_capabilities_know_floods() -> None:
-    assert_none(importers_of_floods(ROOT))
+def test_only_the_lists_of_capabilities_import_the_folder_of_one() -> None:
+    assert "floods" in capability_folders(ROOT)
+    assert_none(importers_of_capabilities(ROOT))
 
 
 def test_outside_packages_stay_in_their_corner() -> None:
@@ -284,15 +301,20 @@ def test_a_room_without_a_place_is_found(tmp_path: Path) -> None:
     assert unknown_rooms(tmp_path) == ["attic"]
 
 
-def test_a_file_that_imports_floods_and_composes_nothing_is_found(tmp_path: Path) -> None:
-    text = "from gridstat.broker.floods import tree_flooding\n"
-    for name in ("broker/floods/a.py", "broker/tree/b.py", "broker/c.py", "console/d.py"):
+def test_a_file_that_imports_a_capability_and_composes_nothing_is_found(tmp_path: Path) -> None:
+    registers = "from gridstat.broker.leaf_capability import LeafCapability\n"
+    text = "from gridstat.broker.modes import leaf_modes\n"
+    write_sample(tmp_path, "gridstat/broker/modes/leaf_modes.py", registers)
+    write_sample(tmp_path, "gridstat/broker/content/a.py", registers + text)
+    for name in ("broker/modes/a.py", "broker/tree/b.py", "broker/c.py", "console/d.py"):
         write_sample(tmp_path, f"gridstat/{name}", text)
     for name in COMPOSERS:
         write_sample(tmp_path, name, text)
-    assert sorted(importers_of_floods(tmp_path)) == [
-        "gridstat/broker/c.py",
-        "gridstat/broker/tree/b.py",
-        "gridstat/console/d.py",
+    assert capability_folders(tmp_path) == {"content", "modes"}
+    assert unknown_rooms(tmp_path) == []
+    assert sorted(importers_of_capabilities(tmp_path)) == [
+        "gridstat/broker/c.py imports gridstat.broker.modes",
+        "gridstat/broker/content/a.py imports gridstat.broker.modes",
+        "gridstat/broker/tree/b.py imports gridstat.broker.modes",
+        "gridstat/console/d.py imports gridstat.broker.modes",
     ]
-    assert room_violations(tmp_path) == ["gridstat/broker/tree/b.py imports gridstat.broker.floods"]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.errors import BenchmarkError
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.experiments.experiment import Figure, Result, per_router_figures
 from benchmarks.experiments.latency_law import KEPT_SHARE, law_of, measurements_in
 from benchmarks.experiments.throughput import Step
 from benchmarks.statistics import Summary
+from gridstat.model.errors import LayoutError, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -208,15 +208,15 @@ def test_the_flag_of_one_millisecond_per_router_is_computed_from_the_mean() -> N
 
 
 def test_an_unknown_parameter_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(BenchmarkError) as caught:
+    with pytest.raises(UnknownName) as caught:
         EXPERIMENTS["hops"].run({"hops": 3}, lambda _share, _what: None)
     assert "routers" in caught.value.hint
 
 
 def test_a_parameter_of_the_wrong_type_is_refused() -> None:
-    with pytest.raises(BenchmarkError):
+    with pytest.raises(LayoutError):
         EXPERIMENTS["hops"].run({"runs": "many"}, lambda _share, _what: None)
-    with pytest.raises(BenchmarkError):
+    with pytest.raises(UnknownName):
         EXPERIMENTS["forwarding"].run({"only": "everything"}, lambda _share, _what: None)
 
 
@@ -247,7 +247,7 @@ def test_a_number_with_which_nothing_can_be_measured_is_refused_at_once(
     name: str, options: dict[str, Figure]
 ) -> None:
     begun: list[str] = []
-    with pytest.raises(BenchmarkError) as caught:
+    with pytest.raises(LayoutError) as caught:
         EXPERIMENTS[name].run(options, lambda _share, what: begun.append(what))
     assert next(reversed(options)) in str(caught.value)
     assert caught.value.hint
