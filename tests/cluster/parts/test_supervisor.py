@@ -56,9 +56,10 @@ def test_what_the_grid_needs_ends_it_when_it_does_not_start() -> None:
 
 DYING = """
 import os, sys
+is_first = not os.path.exists(sys.argv[1])
+open(sys.argv[1], "w").close()  # Before it is ready, since it may be killed from then on.
 print('{"state": "ready"}', flush=True)
-if not os.path.exists(sys.argv[1]):
-    open(sys.argv[1], "w").close()
+if is_first:
     sys.stdin.read()  # The first one lives until its input ends.
 sys.exit("no memory for tables")
 """
