@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from gridstat.model.channel_security import HOP, Security, check_security
 from gridstat.model.errors import LayoutError
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.invisible_letters import INVISIBLE
@@ -68,8 +69,10 @@ class EventChannel:
     level: int = 1
     mtu_bytes: int = 1_232
     queue_events_max: int = 1_024
+    security: Security = HOP
 
     def __post_init__(self) -> None:
+        check_security(self.security, of=f"channel {self.label}")
         if self.from_router == self.to_router:
             raise LayoutError(f"a channel from {self.from_router} to itself leads nowhere")
         if self.bandwidth_bytes_per_s < 0 or self.latency_us < 0:
@@ -81,6 +84,11 @@ class EventChannel:
                     f"channel {self.label}: {what} {value} is not {least} to {most}",
                     hint=f"give {what} as a whole number from {least} to {most}",
                 )
+
+    @property
+    def is_sealed(self) -> bool:
+        """True if datagrams of the channel are encrypted and authenticated."""
+        return self.security == HOP
 
     @property
     def label(self) -> str:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from gridstat.model.call_options import checked_calls
+from gridstat.model.channel_security import HOP, NONE, Security, check_security
 from gridstat.model.errors import LayoutError, ModeNotDefined
 from gridstat.model.identifiers import ModeId
 from gridstat.model.rate_law import EVERY_MAX, Period, every_for
@@ -60,12 +61,15 @@ class QosRequest:
     latency_us_worst: int | None = None
     redundancy_worst: int | None = None
     priority_worst: int | None = None
+    security: Security = NONE
+    """Least security of every channel on every path, those of the end-points included."""
 
     def __post_init__(self) -> None:
         _bounded("every", self.every, 1, EVERY_MAX)
         _bounded("latency_us", self.latency_us, 1, LATENCY_US_MAX)
         _bounded("redundancy", self.redundancy, 1, REDUNDANCY_MAX)
         _bounded("priority", self.priority, PRIORITY_MIN, PRIORITY_MAX)
+        check_security(self.security, of="qos")
         _check_interval("interval", self.interval)
         _check_interval("interval_worst", self.interval_worst)
         if self.interval is not None and self.every != 1:
@@ -124,6 +128,11 @@ class ModalQos:
             _is_whole(mode) and 0 <= mode < MODES_MAX for mode in self.modes
         ):
             raise LayoutError(f"modes are numbers from 0 to {MODES_MAX - 1}, at least one of them")
+
+
+def demands_sealing(qos: ModalQos) -> bool:
+    """Return whether a contract must go over sealed channels alone."""
+    return any(request.security == HOP for request in qos.modes.values())
 
 
 def undefined_modes(modes: Iterable[int], defined: Collection[int]) -> list[int]:

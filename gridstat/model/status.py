@@ -17,6 +17,7 @@ from gridstat.model.exact_numbers import whole_number
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import Period
 from gridstat.model.short_text import short_repr
+from gridstat.model.stamp_law import DELAY_MS_DEFAULT, DELAY_MS_MAX
 
 VALUE_BYTES: Final = 8
 OPTION_BYTES: Final = 24
@@ -188,6 +189,7 @@ class StatusVariable:
     alert is such a variable, and being one is registered here, never claimed by an event. So is
     being replayed: stamped in the past, and sent at up to `replay_speed` times the period's rate.
     A belated alert reports something that was detected later, and is stamped with its own time.
+    `delay_ms` is how old an event may be when it reaches the first router (`stamp_law.py`).
     """
 
     variable_id: VariableId
@@ -200,6 +202,7 @@ class StatusVariable:
     interval_ns_min: int = 0
     replay_speed: int = 0
     is_belated: bool = False
+    delay_ms: int = DELAY_MS_DEFAULT
 
     def __post_init__(self) -> None:
         _check_range("variable_id", self.variable_id, U32_MAX)
@@ -249,10 +252,24 @@ class StatusVariable:
                 f"{self.name} is no alert and cannot be belated",
                 hint="old events of a stream are replayed: give it a replay_speed",
             )
+        self._check_delay()
         if self.is_replay and self.period is None:
             raise LayoutError(
                 f"{self.name} is aperiodic and cannot be replayed",
                 hint="give it the period at which it is at most sent, or publish it as an alert",
+            )
+
+    def _check_delay(self) -> None:
+        if not DELAY_MS_DEFAULT <= self.delay_ms <= DELAY_MS_MAX:
+            raise LayoutError(
+                f"{self.name} has a delay_ms of {self.delay_ms}",
+                hint=f"declare {DELAY_MS_DEFAULT} to {DELAY_MS_MAX} ms; without it the delay is "
+                f"{DELAY_MS_DEFAULT} ms",
+            )
+        if self.delay_ms != DELAY_MS_DEFAULT and (self.is_replay or self.is_belated):
+            raise LayoutError(
+                f"{self.name} is replayed or belated, and may be stamped with any time",
+                hint="leave delay_ms out",
             )
 
     @property

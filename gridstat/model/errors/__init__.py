@@ -28,7 +28,8 @@ GridStatError
 │   ├── ShuttingDown           the peer is draining                     1104
 │   ├── QuotaReached           more than one end-point may hold         1105
 │   ├── PathTooLong            a path would cross too many routers      1106
-│   └── ModeNotDefined         a mode is named that nobody has defined  1107
+│   ├── ModeNotDefined         a mode is named that nobody has defined  1107
+│   └── SecurityNotSatisfiable a channel is not sealed as it must be    1108
 ├── LinkDown                   a peer cannot be reached                 2xxx
 │   ├── DeadlinePassed         no answer in time                        2001
 │   └── CertificateRefused     the peer does not trust the certificate  2015
@@ -110,6 +111,7 @@ from gridstat.model.errors.refusals import (
     RedundancyNotSatisfiable,
     Refused,
     RouterFull,
+    SecurityNotSatisfiable,
     ShuttingDown,
     StaleTerm,
     StillInUse,
@@ -165,6 +167,7 @@ __all__ = [
     "RedundancyNotSatisfiable",
     "Refused",
     "RouterFull",
+    "SecurityNotSatisfiable",
     "ShuttingDown",
     "StaleTerm",
     "StillInUse",

@@ -192,10 +192,11 @@ class ShuttingDown(Refused):
 
 
 class QuotaReached(Refused):
-    """An end-point holds as many publications or subscriptions as it may."""
+    """An identity uses as much of a cloud as it may: contracts, variables, sessions, commands a
+    second, or its share of a channel."""
 
     code = 1105
-    remedy = "end some, or raise the broker's quota"
+    remedy = "end some, or ask an operator of the cloud for an access rule that raises the quota"
 
 
 class PathTooLong(Refused):
@@ -210,3 +211,10 @@ class ModeNotDefined(Refused):
 
     code = 1107
     remedy = "leave `modes` out: only the baseline can be used yet, and it is always active"
+
+
+class SecurityNotSatisfiable(Refused):
+    """A channel is not sealed as a contract demands, or its two ends do not agree on sealing."""
+
+    code = 1108
+    remedy = 'mark the channels `security = "hop"`, or ask for less'

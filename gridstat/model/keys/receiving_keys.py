@@ -1,0 +1,352 @@
+"""Keys of the receiving end of one channel: what it accepts, and how it follows the sender.
+
+A seed begins a chain of epochs. A chain is *pending* from its acceptance until a datagram under one
+of its keys was authenticated; then it is in use, and all older chains end. A sender may get its
+seed late, so a pending chain accepts its first epoch beside those of the present time.
+
+The sender decides when an epoch or a seed begins. The receiver moves on when a datagram of the next
+epoch was authenticated, and accepts the epoch before for 10 seconds. A channel may be silent for
+hours: then the receiver moves on by its own clock, and accepts an epoch more on either side of the
+one that it expects. After an interruption in which the sender ended epochs early, by the number of
+its datagrams, their epochs have no key here. The core reports the bytes of such epochs, and the
+receiver tries them in turn, each for a short time, the likeliest first. A forged datagram can cause
+such a trial, and nothing else: what is in use stays installed, and no epoch is tried again before
+all others that were reported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gridstat.model.key_schedule import EPOCHS, OLD_EPOCH_NS, next_seed
+from gridstat.model.keys.key_settings import (
+    FIRST_EPOCH_MAX,
+    NS_PER_MS,
+    STEPS_MAX,
+    NumberedKey,
+    Seed,
+    numbered_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+PENDING_MAX: Final = 2
+"""Chains beside the one in use: the oldest one that the sender may have, and the newest."""
+OLD_MAX: Final = 3
+"""Keys of ended epochs that are accepted for a while."""
+KEYS_MAX: Final = 8
+"""Keys that a core accepts for one channel."""
+TRIAL_NS: Final = 2_000_000_000
+"""Time for which an epoch is tried before another one is."""
+ROUNDS: Final = 4
+"""Numbers with the same byte that are tried in turn, since the header wraps at 256."""
+_HALF: Final = EPOCHS // 2
+_LIKELIEST: Final = 2
+"""Keys of a pending chain that come before those of a trial."""
+
+
+class ReceivingKeys:
+    """Chains of one channel, oldest first; at most `PENDING_MAX` follow the one in use."""
+
+    def __init__(self) -> None:
+        self._chains: list[_Chain] = []
+        self._in_use: _Chain | None = None
+        self._old: list[tuple[NumberedKey, int]] = []
+        """Keys of ended epochs, each with the time until which it is accepted."""
+        self._trial: _Trial | None = None
+        self._reported: set[int] = set()
+        """Bytes without a key that wait to be tried."""
+        self._tried: set[tuple[_Chain, int]] = set()
+
+    @property
+    def given_ns(self) -> int | None:
+        """Time of the newest seed; None without one."""
+        return self._chains[-1].given_ns if self._chains else None
+
+    def accept(self, seed: Seed, now_ns: int, randomness: int) -> int:
+        """Begin a pending chain, and return its first epoch, whose byte no held key is near.
+
+        The sender has the oldest pending seed if the gifts of all later ones were lost, so this one
+        takes the place of the newest.
+        """
+        first = _far_from({held.key.epoch_byte for held in self._held()}, randomness)
+        for chain in self._pending()[PENDING_MAX - 1 :]:
+            self._chains.remove(chain)
+        self._chains.append(_Chain(seed, first, now_ns))
+        self._forget_ended()
+        return first
+
+    def keys(self) -> tuple[NumberedKey, ...]:
+        """Return all keys that are accepted, each with a byte of its own."""
+        return tuple(held.key for held in self._accepted().values())
+
+    def step(self, now_ns: int, authenticated: int, unknown: Collection[int]) -> bool:
+        """Follow the sender; return whether the accepted keys have changed.
+
+        `authenticated` is the byte of the last authenticated datagram (-1: none), `unknown`
+        are bytes without a key, both since the last step.
+        """
+        before = self.keys()
+        if authenticated >= 0:
+            self._follow(authenticated, now_ns)
+        self._old = [(key, until_ns) for key, until_ns in self._old if now_ns < until_ns]
+        self._end_old_seeds(now_ns)
+        for chain in self._chains:
+            chain.follow_clock(now_ns)
+        self._try(unknown, now_ns)
+        return self.keys() != before
+
+    def is_overdue(self, now_ns: int) -> bool:
+        """Return whether a fresh seed should have come long ago."""
+        return bool(self._chains) and self._chains[-1].is_overdue(now_ns)
+
+    def _pending(self) -> list[_Chain]:
+        return [chain for chain in self._chains if chain is not self._in_use]
+
+    def _accepted(self) -> dict[int, _Held]:
+        """Return what is accepted, by byte, as the core has it."""
+        found: dict[int, _Held] = {}
+        for held in self._held():
+            found.setdefault(held.key.epoch_byte, held)
+            if len(found) == KEYS_MAX:
+                break
+        return found
+
+    def _held(self) -> Iterator[_Held]:
+        """Yield the keys, those first that must not be left out."""
+        if self._in_use is not None:
+            yield from self._in_use.held
+        for key, _ in self._old:
+            yield _Held(None, 0, key)
+        pending = self._pending()[::-1]
+        for chain in pending[:1]:
+            yield from chain.held[:_LIKELIEST]
+        if self._trial is not None:
+            yield self._trial.held
+        for chain in pending[1:]:
+            yield from chain.held[:_LIKELIEST]
+        for chain in pending:
+            yield from chain.held[_LIKELIEST:]
+
+    def _follow(self, byte: int, now_ns: int) -> None:
+        """Move to the epoch of an authenticated datagram, if it is not the present one."""
+        held = self._accepted().get(byte)
+        if held is None or held.chain is None:
+            return
+        chain = held.chain
+        self._use(chain, now_ns)
+        for earlier in chain.held:
+            if chain.epoch <= earlier.epoch < held.epoch:
+                self._keep_old(earlier.key, now_ns)
+        chain.hear(held.epoch, now_ns)
+        if self._trial is not None and held is self._trial.held:
+            self._trial = None
+            self._reported.clear()
+            self._tried.clear()
+
+    def _use(self, chain: _Chain, now_ns: int) -> None:
+        if chain is self._in_use:
+            return
+        at = self._chains.index(chain)
+        for ended in sorted(self._chains[:at], key=self._is_in_use):
+            # The sender may have begun its next epoch just before it took the new seed.
+            for held in ended.held[:2]:
+                self._keep_old(held.key, now_ns)
+        self._chains = self._chains[at:]
+        self._in_use = chain
+        self._forget_ended()
+
+    def _is_in_use(self, chain: _Chain) -> bool:
+        return chain is self._in_use
+
+    def _keep_old(self, key: NumberedKey, now_ns: int) -> None:
+        self._old = [*self._old, (key, now_ns + OLD_EPOCH_NS)][-OLD_MAX:]
+
+    def _end_old_seeds(self, now_ns: int) -> None:
+        """Forget seeds whose life is over; with the last of them nothing is accepted any more."""
+        self._chains = [chain for chain in self._chains if not chain.is_over(now_ns)]
+        self._forget_ended()
+        if not self._chains:
+            self._old = []
+
+    def _forget_ended(self) -> None:
+        """Forget what belongs to chains that have ended."""
+        if self._in_use not in self._chains:
+            self._in_use = None
+        if self._trial is not None and self._trial.held.chain not in self._chains:
+            self._trial = None
+        self._tried = {each for each in self._tried if each[0] in self._chains}
+
+    def _try(self, unknown: Collection[int], now_ns: int) -> None:
+        """Choose an epoch to try: that of an unknown byte which a sender is most likely in."""
+        self._reported.update(unknown)
+        if self._trial is not None and now_ns >= self._trial.until_ns:
+            self._trial = None
+        if self._trial is not None or not self._reported:
+            return
+        found = self._untried(now_ns)
+        if found is None:
+            self._tried.clear()
+            found = self._untried(now_ns)
+        if found is None:
+            self._reported.clear()
+            return
+        chain, epoch = found
+        self._tried.add(found)
+        self._reported.discard(epoch % EPOCHS)
+        self._trial = _Trial(_Held(chain, epoch, chain.key_of(epoch)), now_ns + TRIAL_NS)
+
+    def _untried(self, now_ns: int) -> tuple[_Chain, int] | None:
+        """Return the likeliest epoch of a reported byte that was not tried."""
+        accepted = self._accepted()
+        reported = self._reported - accepted.keys()
+        for wrapped in range(0, ROUNDS * EPOCHS, EPOCHS):
+            found = [
+                (abs(nearest - chain.expected(now_ns)), -at, epoch)
+                for at, chain in enumerate(self._chains)
+                for byte in reported
+                if chain.can_reach(epoch := (nearest := chain.nearest(byte, now_ns)) + wrapped)
+                and (chain, epoch) not in self._tried
+            ]
+            if found:
+                _, behind, epoch = min(found)
+                return self._chains[-behind], epoch
+        return None
+
+
+class _Held(NamedTuple):
+    """A key with its place in a chain; one of an ended epoch has none."""
+
+    chain: _Chain | None
+    epoch: int
+    key: NumberedKey
+
+
+class _Trial(NamedTuple):
+    """An epoch of a chain whose key is installed for a short time."""
+
+    held: _Held
+    until_ns: int
+
+
+class _Chain:
+    """Epochs of one seed at the receiver; the secret is that of the first accepted epoch.
+
+    `began_ns` is the time at which that epoch began, as far as the receiver knows. A pending chain
+    also has its `start`, the first epoch of the seed with its secret, until it is in use.
+    """
+
+    __slots__ = (
+        "_began_ns",
+        "_channel_id",
+        "_epoch_ns",
+        "_secret",
+        "_settings",
+        "_start",
+        "epoch",
+        "given_ns",
+        "held",
+    )
+
+    def __init__(self, seed: Seed, epoch: int, now_ns: int) -> None:
+        self._channel_id = seed.channel_id
+        self._secret = seed.secret
+        self._settings = seed.settings
+        self._epoch_ns = seed.settings.epoch_ms * NS_PER_MS
+        self._start: tuple[int, bytes] | None = (epoch, seed.secret)
+        self._began_ns = now_ns
+        self.epoch = epoch
+        self.given_ns = now_ns
+        self.held: tuple[_Held, ...] = ()
+        """Accepted epochs, the likeliest first while the chain is pending, else in order."""
+        self._hold(epoch, epoch + 1)
+
+    def hear(self, epoch: int, now_ns: int) -> None:
+        """Note that the sender is in this epoch, which was accepted or tried."""
+        began_ns = self._began_ns + (epoch - self.epoch) * self._epoch_ns
+        if began_ns > now_ns:
+            began_ns = now_ns
+        elif now_ns - began_ns >= self._epoch_ns:
+            # It cannot have begun so long ago: the sender is late, by nobody knows how much.
+            began_ns = now_ns - self._epoch_ns // 2
+        self._secret = self._secret_of(epoch)
+        self._start = None
+        self._began_ns = began_ns
+        self.epoch = epoch
+        self._hold(epoch, epoch + 1)
+
+    def follow_clock(self, now_ns: int) -> None:
+        """Accept the expected epoch, the one before, and the one after it."""
+        expected = self.expected(now_ns)
+        if expected == self.epoch or expected == self.held_until - 1:
+            return
+        steps = min(max(expected - 1 - self.epoch, 0), STEPS_MAX)
+        self._secret = self._secret_of(self.epoch + steps)
+        self._began_ns += max(expected - 1 - self.epoch, 0) * self._epoch_ns
+        self.epoch += steps
+        if self._start is None:
+            self._hold(self.epoch, self.epoch + 1, self.epoch + 2)
+        else:
+            self._hold(self.epoch + 1, self._start[0], self.epoch, self.epoch + 2)
+
+    @property
+    def held_until(self) -> int:
+        """Newest accepted epoch."""
+        return max(held.epoch for held in self.held)
+
+    def _hold(self, *epochs: int) -> None:
+        known = {held.epoch: held for held in self.held}
+        self.held = tuple(
+            known.get(epoch) or _Held(self, epoch, self.key_of(epoch))
+            for epoch in dict.fromkeys(epochs)
+        )
+
+    def key_of(self, epoch: int) -> NumberedKey:
+        return numbered_key(self._secret_of(epoch), self._channel_id, epoch)
+
+    def _secret_of(self, epoch: int) -> bytes:
+        base, secret = self._base(epoch)
+        for _ in range(epoch - base):
+            secret = next_seed(secret)
+        return secret
+
+    def _base(self, epoch: int) -> tuple[int, bytes]:
+        """Return the newest epoch with a known secret from which this one can be derived."""
+        if self._start is not None and epoch < self.epoch:
+            return self._start
+        return self.epoch, self._secret
+
+    def can_reach(self, epoch: int) -> bool:
+        """Return whether the key of an epoch can be derived, in a bounded number of steps."""
+        return 0 <= epoch - self._base(epoch)[0] <= STEPS_MAX
+
+    def expected(self, now_ns: int) -> int:
+        """Return the epoch that a sender is in if it ends its epochs by time alone."""
+        return self.epoch + (now_ns - self._began_ns) // self._epoch_ns
+
+    def nearest(self, byte: int, now_ns: int) -> int:
+        """Return the epoch with this byte that is nearest to the expected one."""
+        expected = self.expected(now_ns)
+        return expected + (byte - expected + _HALF) % EPOCHS - _HALF
+
+    def is_over(self, now_ns: int) -> bool:
+        return now_ns - self.given_ns >= self._settings.life_ms * NS_PER_MS
+
+    def is_overdue(self, now_ns: int) -> bool:
+        return now_ns - self.given_ns > self._settings.overdue_ns
+
+
+def _far_from(held: Collection[int], randomness: int) -> int:
+    """Return an epoch number whose byte lies in the middle of the longest run without held
+    bytes."""
+    drawn = randomness % FIRST_EPOCH_MAX
+    if not held:
+        return drawn
+    taken = sorted(held)
+    gaps = [
+        ((after - before - 1) % EPOCHS, before)
+        for before, after in zip(taken, [*taken[1:], taken[0]], strict=True)
+    ]
+    length, before = max(gaps)
+    return drawn - drawn % EPOCHS + (before + 1 + length // 2) % EPOCHS
