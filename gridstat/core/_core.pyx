@@ -21,8 +21,9 @@ from gridstat.core.counter_names import (
     SOURCE_FACTS,
 )
 from gridstat.core.counter_names import check_committed
+from gridstat.core.key_settings import checked_key, checked_keys, no_backend, not_sealed
 from gridstat.core.rows import Limits, check_channel, check_delta, check_limits, check_routed
-from gridstat.core.rows import check_versions
+from gridstat.core.rows import check_versions, counter_before
 from gridstat.model.errors import LayoutError, LimitReached, LinkDown, Misuse, UnknownName
 
 
@@ -63,6 +64,19 @@ def seal_backends() -> dict:
     return found
 
 
+cdef gs_seal_backend _backend(str name) except *:
+    if name not in _SEAL_BACKENDS:
+        raise UnknownName(f"there is no backend {name!r}", hint="evp, ipsec-mb or best")
+    return <gs_seal_backend><int>_SEAL_BACKENDS[name]
+
+
+cdef _write_key(gs_key_spec *spec, tuple checked):
+    cdef bytes key = checked[1], salt = checked[2]
+    spec.epoch = checked[0]
+    memcpy(spec.key, <const char *>key, 16)
+    memcpy(spec.salt, <const char *>salt, 4)
+
+
 @cython.final
 cdef class SealKey:
     """The key of one channel and epoch, for tests; channels hold theirs in C."""
@@ -72,31 +86,28 @@ cdef class SealKey:
     def __cinit__(self, bytes key not None, bytes salt not None, str backend not None="best"):
         if len(key) != 16 or len(salt) != 4:
             raise LayoutError(f"a key of {len(key)} and a salt of {len(salt)} bytes, not 16 and 4")
-        if backend not in _SEAL_BACKENDS:
-            raise UnknownName(f"there is no backend {backend!r}", hint="evp, ipsec-mb or best")
-        self.key = gs_seal_key_open(<gs_seal_backend><int>_SEAL_BACKENDS[backend],
-                                    <const uint8_t *>key, <const uint8_t *>salt)
+        self.key = gs_seal_key_open(_backend(backend), <const uint8_t *>key,
+                                    <const uint8_t *>salt)
         if self.key is NULL:
-            raise LimitReached(f"this machine has no backend {backend!r} to seal datagrams",
-                               hint="install OpenSSL's libcrypto, or libIPSec_MB")
+            raise no_backend()
 
     def __dealloc__(self):
         gs_seal_key_close(self.key)
 
-    def seal(self, bytes datagram not None):
+    def seal(self, bytes datagram not None, uint32_t port=0):
         """Return the sealed datagram: header, encrypted events, tag."""
         if not 16 <= len(datagram) <= 65_000:
             raise LayoutError(f"{len(datagram)} bytes are no datagram")
         cdef bytearray sealed = bytearray(datagram) + bytearray(GS_SEAL_TAG_BYTES)
-        gs_seal(self.key, sealed, <uint32_t>len(datagram))
+        gs_seal(self.key, sealed, <uint32_t>len(datagram), port)
         return bytes(sealed)
 
-    def unseal(self, bytes datagram not None):
+    def unseal(self, bytes datagram not None, uint32_t port=0):
         """Return header and events of a sealed datagram, or None if it is forged or damaged."""
         if len(datagram) > 65_535:
             return None
         cdef bytearray opened = bytearray(datagram)
-        if not gs_unseal(self.key, opened, <uint32_t>len(datagram)):
+        if not gs_unseal(self.key, opened, <uint32_t>len(datagram), port):
             return None
         return bytes(opened[:len(opened) - GS_SEAL_TAG_BYTES])
 
@@ -171,6 +182,9 @@ cdef class _TableChange:
         spec.terms = self.terms
         spec.flags = GS_ROW_URGENT if row.is_urgent else 0
         spec.flags |= GS_ROW_STAMP_EXEMPT if row.is_stamp_exempt else 0
+        spec.flags |= GS_ROW_STAMP_BOUNDED if row.has_stamp_bounds else 0
+        spec.stamp_bounds.ahead_ns = row.ahead_ns_max
+        spec.stamp_bounds.behind_ns = row.behind_ns_max
         spec.flags |= GS_ROW_KEEPS_NEWEST if row.keeps_newest else 0
         spec.newest_options_max = row.newest_options_max
         spec.counted_every = row.counted_every
@@ -211,9 +225,11 @@ cdef class Core:
     cdef dict specs    # channel id -> spec of the open ones
     cdef dict sources
     cdef dict sent     # channel id -> counter of its last datagram, when it is closed
+    cdef gs_seal_backend backend
 
-    def __cinit__(self, limits=Limits(), *, posix=False, versions_max=2):
+    def __cinit__(self, limits=Limits(), *, posix=False, versions_max=3, str seal_backend="best"):
         cdef gs_limits core_limits
+        self.backend = _backend(seal_backend)
         core_limits.versions_max = check_versions(versions_max)
         if not gs_has_memory(check_limits(limits)):
             raise LimitReached("there is not enough memory for these limits")
@@ -293,7 +309,9 @@ cdef class Core:
         options.version = spec.datagram_version
         options.probe_interval_ns = spec.probe_interval_ns
         options.probes_only_when_idle = spec.probes_only_when_idle
-        options.counter = self.sent.get(spec.channel_id, 0)
+        options.counter = counter_before(spec, self.sent.get(spec.channel_id, 0))
+        options.is_held = spec.is_held
+        options.probes_only_when_held = spec.probes_only_when_held
         options.floods = spec.floods
         options.is_posix = self.core.limits.is_posix
         options.bandwidth_bytes_per_s = spec.bandwidth_bytes_per_s
@@ -324,10 +342,106 @@ cdef class Core:
             with nogil:
                 gs_loop_forget(self.loop, channel)
             counters = _named(CHANNEL_COUNTERS, <gs_counter *>&channel.counters)
-            self.sent[channel_id] = channel.counter
+            self.sent[channel_id] = gs_read(&channel.counter)
             gs_channel_close(channel)
             self.indices.close(channel_id, gs_table_epoch(self.core.table))
             return counters
+
+    def release_channel(self, channel_id):
+        """Send events too on a channel that was opened held; once more is no error."""
+        with self.lock:
+            gs_channel_hold(self._channel(channel_id), GS_SENDS_ALL)
+            gs_loop_notify(self.loop)
+
+    def hold_channel(self, channel_id, *, is_probed):
+        """Send no events until `release_channel`, and probes only if asked for; the channel is
+        sealed or was opened held."""
+        cdef gs_channel *channel
+        with self.lock:
+            channel = self._channel(channel_id)
+            if not channel.is_guarded:
+                raise Misuse(f"channel {channel_id} cannot be held", hint="open it with is_held")
+            gs_channel_hold(channel, GS_SENDS_PROBES if is_probed else GS_SENDS_NOTHING)
+            gs_loop_notify(self.loop)
+
+    cdef gs_channel *_sealed(self, channel_id) except NULL:
+        cdef gs_channel *channel = self._channel(channel_id)
+        if not self.specs[channel_id].is_sealed:
+            raise not_sealed(channel_id)
+        return channel
+
+    def set_sending_key(self, channel_id, epoch, key, salt):
+        """Seal with this key from the next datagram on."""
+        cdef gs_key_spec spec
+        cdef gs_sealing *sealing
+        checked = checked_key(epoch, key, salt)
+        with self.lock:
+            self._sealed(channel_id)
+            _write_key(&spec, checked)
+            sealing = gs_sealing_open(self.backend, &spec)
+            gs_seal_wipe(&spec, sizeof(spec))
+            if sealing is NULL:
+                raise no_backend()
+            gs_set_sending_key(self.core, self._sealed(channel_id), sealing)
+
+    def clear_sending_key(self, channel_id):
+        """Take the key away: the channel sends nothing until it has another."""
+        with self.lock:
+            gs_set_sending_key(self.core, self._sealed(channel_id), NULL)
+
+    def sending_state(self, channel_id):
+        """Return the epoch in use, the datagrams under its key, and the counters since it was
+        opened."""
+        cdef gs_channel *channel
+        with self.lock:
+            channel = self._channel(channel_id)
+            gs_table_reclaim(self.core.table)
+            return {
+                "epoch": -1 if channel.sealing is NULL else channel.sealing.epoch,
+                "datagrams": 0 if channel.sealing is NULL else gs_read(&channel.sealing.datagrams),
+                "first_counter": channel.first_counter,
+                "newest_counter": gs_read(&channel.counter),
+            }
+
+    def set_receiving_keys(self, channel_id, keys):
+        """Accept these keys on a sealed source and no others; a key that stays keeps its
+        windows."""
+        cdef gs_key_spec specs[GS_ACCEPTED_KEYS_MAX]
+        cdef bint is_done
+        checked = checked_keys(keys)
+        with self.lock:
+            self._sealed_source(channel_id)
+            for at, key in enumerate(checked):
+                _write_key(&specs[<size_t>at], key)
+            is_done = gs_set_receiving_keys(self.core, channel_id, self.backend, specs,
+                                            <uint32_t>len(checked))
+            gs_seal_wipe(specs, sizeof(specs))
+            if not is_done:
+                raise no_backend()
+            if gs_core_opening(self.core, channel_id).keys.count != len(checked):
+                raise MemoryError
+
+    def receiving_state(self, channel_id):
+        """Return the epoch last authenticated and the unknown epochs, both since the last call."""
+        cdef uint64_t unknown[GS_EPOCH_WORDS]
+        cdef gs_opening *opening
+        with self.lock:
+            self._sealed_source(channel_id)
+            gs_table_reclaim(self.core.table)
+            opening = gs_core_opening(self.core, channel_id)
+            gs_opening_take_unknown(opening, unknown)
+            return {
+                "epoch": <int>gs_opening_take_epoch(opening) - 1,
+                "unknown_epochs": tuple([epoch for epoch in range(256)
+                                         if unknown[<size_t>epoch // 64] >> (epoch % 64) & 1]),
+            }
+
+    cdef _sealed_source(self, channel_id):
+        self._need_open()
+        if channel_id not in self.sources:
+            raise UnknownName(f"source {channel_id} is not open")
+        if not self.sources[channel_id][3]:
+            raise not_sealed(channel_id)
 
     cdef _set_floods(self):
         flooding = [spec for _, spec in sorted(self.specs.items()) if spec.floods]
@@ -340,8 +454,11 @@ cdef class Core:
         gs_table_set_floods(self.core.table, outputs, len(flooding))
         free(outputs)
 
-    def open_source(self, channel_id, *, is_publisher=False, back_channel=0):
-        """Accept datagrams of an incoming channel; `back_channel` is the channel to its sender."""
+    def open_source(self, channel_id, *, is_publisher=False, back_channel=0, is_sealed=False):
+        """Accept datagrams of an incoming channel; `back_channel` is the channel to its sender.
+
+        A sealed source accepts sealed datagrams alone, any other one plain datagrams alone.
+        """
         if not 0 < channel_id < 2**32 or not 0 <= back_channel < 2**32:
             raise LayoutError(f"{channel_id} or {back_channel} is not a channel id")
         with self.lock:
@@ -349,7 +466,10 @@ cdef class Core:
             if channel_id not in self.sources and len(self.sources) >= 65536:
                 raise LimitReached("no room for another source")
             opened_ns = gs_loop_now_ns(self.loop)
-            self.sources[channel_id] = (bool(is_publisher), back_channel, opened_ns)
+            if not is_sealed and channel_id in self.sources:
+                gs_set_receiving_keys(self.core, channel_id, self.backend, NULL, 0)
+            self.sources[channel_id] = (bool(is_publisher), back_channel, opened_ns,
+                                        bool(is_sealed))
             self._set_sources()
 
     def close_source(self, channel_id):
@@ -363,9 +483,10 @@ cdef class Core:
     cdef _set_sources(self):
         cdef gs_source *sources = <gs_source *>calloc(len(self.sources) + 1, sizeof(gs_source))
         cdef size_t at = 0
-        for channel_id, (is_publisher, back_channel, opened_ns) in self.sources.items():
+        for channel_id, (is_publisher, back_channel, opened_ns, is_sealed) in self.sources.items():
             sources[at].channel_id = channel_id
             sources[at].is_publisher = is_publisher
+            sources[at].is_sealed = is_sealed
             sources[at].back_channel = back_channel
             sources[at].opened_ns = opened_ns
             at += 1
@@ -465,12 +586,14 @@ cdef class Core:
         cdef gs_arrival arrival
         cdef gs_view view
         cdef gs_now now
-        if port not in (0, 1) or now_ns < 2:
-            raise LayoutError("port is 0 or 1, and now_ns at least 2")
+        if port not in (0, 1) or now_ns < 2 or datagram.shape[0] > GS_RECEIVE_BYTES:
+            raise LayoutError("port is 0 or 1, now_ns at least 2, a datagram at most 65,536 bytes")
         with self.lock:
             self._need_idle()
             now.wall_ns = now.steady_ns = now_ns
-            arrival.at = &datagram[0] if datagram.shape[0] else NULL
+            arrival.at = self.loop.buffers  # Sealed ones are opened in place.
+            if datagram.shape[0]:
+                memcpy(arrival.at, &datagram[0], datagram.shape[0])
             arrival.bytes = arrival.step = datagram.shape[0]
             arrival.port = port
             arrival.arrived_ns = now_ns
@@ -576,7 +699,7 @@ cdef class Core:
         return _named(("kernel_dropped", "receive_calls"), &self.core.counters.kernel_dropped)
 
     def channel_counters(self, channel_id):
-        """Counters of one open channel: due = sent + queued + the drops."""
+        """Counters of one open channel: due = sent + queued + `CHANNEL_DROPS`."""
         return _named(CHANNEL_COUNTERS, <gs_counter *>&self._channel(channel_id).counters)
 
     def latency_histogram(self):

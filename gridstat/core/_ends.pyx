@@ -24,6 +24,8 @@ from gridstat.core.counter_names import SOURCE_FACTS as _SOURCE_FACTS
 from gridstat.core.end_settings import PORT_MAX as _PORT_MAX, VARIABLES_MAX as _VARIABLES_MAX
 from gridstat.core.end_settings import ReceiverSpec as _ReceiverSpec, bounded as _bounded
 from gridstat.core.end_settings import check_opened as _check_opened, column as _column
+from gridstat.core.key_settings import checked_key as _checked_key, checked_keys as _checked_keys
+from gridstat.core.key_settings import no_backend as _no_backend, not_sealed as _not_sealed
 from gridstat.model.rate_law import EVERY_MAX as _EVERY_MAX
 from gridstat.model.errors import LayoutError, LimitReached, LinkDown, Misuse, UnknownName
 from gridstat.core.samples import SAMPLE as _SAMPLE, Sample as _Sample
@@ -32,30 +34,55 @@ cdef int WAIT_MS_MAX = 100  # Python looks at its signals at least so often.
 cdef dict KEEPS = {"ring": GS_KEEP_RING, "newest": GS_KEEP_NEWEST, "count": GS_KEEP_COUNT}
 
 
+cdef dict BACKENDS = {"evp": GS_SEAL_EVP, "ipsec-mb": GS_SEAL_IPSEC_MB, "best": GS_SEAL_BEST}
+
+
+cdef gs_seal_backend _backend(name) except *:
+    if name not in BACKENDS:
+        raise UnknownName(f"there is no backend {name!r}", hint="evp, ipsec-mb or best")
+    return <gs_seal_backend><int>BACKENDS[name]
+
+
+cdef _write_key(gs_key_spec *spec, tuple checked):
+    cdef bytes key = checked[1], salt = checked[2]
+    spec.epoch = checked[0]
+    memcpy(spec.key, <const char *>key, 16)
+    memcpy(spec.salt, <const char *>salt, 4)
+
+
 cdef dict _named(tuple names, const uint64_t *at):
     return {name: gs_read(&at[i]) for i, name in enumerate(names)}
 
 
 @cython.final
 cdef class Sender:
-    """Sends events into one channel; every event counts once in sent, send_failed or would_block.
+    """Sends events into one channel; every event counts once in sent, send_failed, would_block or
+    no_key.
 
     One call at a time: a second thread waits for its turn.
     """
 
     cdef gs_sender *sender
     cdef bint is_closed
+    cdef readonly bint is_sealed
+    cdef gs_seal_backend backend
+    cdef uint64_t first_counter
 
     def __cinit__(self, channel_id, address, *, mtu_bytes=1232, variables_max=131072, posix=False,
-                  datagram_version=1, counter_start=0):
+                  datagram_version=1, counter_start=0, is_sealed=False, seal_backend="best"):
         cdef gs_sender_options options
         cdef gs_end_status status
+        self.backend, self.is_sealed = _backend(seal_backend), is_sealed
+        if self.is_sealed != (datagram_version == GS_VERSION_SEALED):
+            raise LayoutError(f"datagrams of version {datagram_version} and is_sealed={is_sealed}",
+                              hint=f"version {GS_VERSION_SEALED} is the sealed one, no other is")
         options.channel_id = _bounded("channel_id", channel_id, 0, 2**32 - 1)
         name = self._address(address, options.ports)
         options.host = name
         options.version = _bounded("datagram_version", datagram_version, 1, GS_VERSIONS_MAX)
         options.counter_start = _bounded("counter_start", counter_start, 0, 2**64 - 2)
-        options.mtu_bytes = _bounded("mtu_bytes", mtu_bytes, 40, 65000)
+        self.first_counter = options.counter_start + 1
+        options.mtu_bytes = _bounded("mtu_bytes", mtu_bytes, 56 if is_sealed else 40, 65000)
         options.variables_max = _bounded("variables_max", variables_max, 1, _VARIABLES_MAX)
         options.is_posix = posix
         with nogil:
@@ -79,7 +106,8 @@ cdef class Sender:
         self.close()
 
     def send(self, variable_id, value, *, created_ns=None, flags=0, urgent=False, sequence=None):
-        """Send one event in a datagram of its own, at once; False when the kernel has no room.
+        """Send one event in a datagram of its own, at once; False when the kernel has no room, or
+        a sealed channel no key.
 
         Bytes are a record of 1 to 6,128, as `ValueCodec.encode` makes them; a `sequence` makes it,
         with its stamp, an event that may be sent again and is known for the same."""
@@ -174,6 +202,46 @@ cdef class Sender:
         gs_sender_unlock(self.sender)
         return status == GS_SEND_DONE
 
+    def set_key(self, epoch, key, salt):
+        """Seal with this key from the next datagram on."""
+        cdef gs_key_spec spec
+        cdef gs_sealing *sealing
+        checked = _checked_key(epoch, key, salt)
+        self._need_sealed()
+        self._enter()
+        _write_key(&spec, checked)
+        sealing = gs_sealing_open(self.backend, &spec)
+        gs_seal_wipe(&spec, sizeof(spec))
+        if sealing != NULL:
+            gs_sender_set_key(self.sender, sealing)
+        gs_sender_unlock(self.sender)
+        if sealing is NULL:
+            raise _no_backend()
+
+    def clear_key(self):
+        """Take the key away: nothing is sent until there is another."""
+        self._need_sealed()
+        self._enter()
+        gs_sender_set_key(self.sender, NULL)
+        gs_sender_unlock(self.sender)
+
+    def sending_state(self):
+        """Return the epoch in use, the datagrams under its key, and the counter of the last
+        datagram."""
+        cdef const gs_sealing *sealing
+        self._enter()
+        sealing = gs_sender_key(self.sender)
+        epoch, datagrams = -1, 0
+        if sealing != NULL:
+            epoch, datagrams = sealing.epoch, gs_read(&sealing.datagrams)
+        gs_sender_unlock(self.sender)
+        return {"epoch": epoch, "datagrams": datagrams, "first_counter": self.first_counter,
+                "newest_counter": gs_sender_counter(self.sender)}
+
+    cdef _need_sealed(self):
+        if not self.is_sealed:
+            raise Misuse("this sender does not seal", hint="open it with is_sealed=True")
+
     def retarget(self, address):
         """Send to another address from now on; counters and sequences go on as they were.
 
@@ -226,7 +294,7 @@ cdef class Sender:
         return gs_sender_counter(self.sender)
 
     def counters(self):
-        """All counters: events = sent + send_failed + would_block."""
+        """All counters: events = sent + send_failed + would_block + no_key."""
         return _named(_SENT, <const uint64_t *>gs_sender_counted(self.sender))
 
     def close(self):
@@ -264,13 +332,15 @@ cdef class _Listening:
 cdef class Receiver:
     """Receives events in a thread of its own, which never waits for Python.
 
-    in = malformed + policed_source + unknown + duplicate + policed_jump + delivered + ring_full.
+    in = malformed + policed_source + unknown + duplicate + policed_jump + delivered + ring_full;
+    datagrams of sealed sources that are not authentic count in `sealed_...` alone.
     """
 
     cdef object __weakref__
     cdef _Listening listening
     cdef gs_receiver *receiver
     cdef gs_keep keep
+    cdef gs_seal_backend backend
     cdef bint is_closed
     cdef int waiting        # Threads inside `read`
     cdef readonly tuple ports
@@ -279,6 +349,7 @@ cdef class Receiver:
         cdef gs_receiver_options options
         cdef gs_end_status status
         spec = _ReceiverSpec(**settings)
+        self.backend = _backend(spec.seal_backend)
         name = spec.host.encode()
         self.listening = _Listening()
         options.host = name
@@ -356,13 +427,20 @@ cdef class Receiver:
         facts["copies"] = facts["copies"][:count]
         return facts
 
-    def open_source(self, channel_id):
-        """Watch an incoming channel: when datagrams came, and losses."""
+    def open_source(self, channel_id, is_sealed=False):
+        """Watch an incoming channel: when datagrams came, and losses.
+
+        A sealed one accepts sealed datagrams alone, of any host, by the keys that are set.
+        """
         self._need_open()
         if not gs_receiver_open_source(self.receiver,
-                                       _bounded("channel_id", channel_id, 1, 2**32 - 1)):
+                                       _bounded("channel_id", channel_id, 1, 2**32 - 1),
+                                       is_sealed):
             raise LimitReached(f"a receiver watches at most {GS_RECEIVER_SOURCES} channels",
                                hint="close a source first")
+        if gs_receiver_is_sealed(self.receiver, channel_id) != bool(is_sealed):
+            raise Misuse(f"source {channel_id} is open with is_sealed={not is_sealed}",
+                         hint="close it first")
 
     def close_source(self, channel_id):
         """Stop watching the channel; its events are still accepted."""
@@ -370,6 +448,39 @@ cdef class Receiver:
         if not gs_receiver_close_source(self.receiver,
                                         _bounded("channel_id", channel_id, 1, 2**32 - 1)):
             raise UnknownName(f"source {channel_id} is not open")
+
+    def set_keys(self, channel_id, keys):
+        """Accept these keys on a sealed source and no others; a key that stays keeps its
+        windows."""
+        cdef gs_key_spec specs[GS_ACCEPTED_KEYS_MAX]
+        cdef uint32_t number = _bounded("channel_id", channel_id, 1, 2**32 - 1)
+        cdef bint is_done
+        checked = _checked_keys(keys)
+        self._need_open()
+        if not gs_receiver_is_sealed(self.receiver, number):
+            raise _not_sealed(channel_id)
+        for at, key in enumerate(checked):
+            _write_key(&specs[<size_t>at], key)
+        # With Python's lock, as in `forget`.
+        is_done = gs_receiver_set_keys(self.receiver, number, self.backend, specs,
+                                       <uint32_t>len(checked))
+        gs_seal_wipe(specs, sizeof(specs))
+        if not is_done:
+            raise _no_backend()
+
+    def receiving_state(self, channel_id):
+        """Return the epoch last authenticated on a sealed source and the unknown epochs, both since
+        the last call."""
+        cdef gs_receiver_key_facts facts
+        self._need_open()
+        if not gs_receiver_keys(self.receiver, _bounded("channel_id", channel_id, 1, 2**32 - 1),
+                                &facts):
+            raise _not_sealed(channel_id)
+        return {
+            "epoch": <int>facts.epoch - 1,
+            "unknown_epochs": tuple([epoch for epoch in range(256)
+                                     if facts.unknown[<size_t>epoch // 64] >> (epoch % 64) & 1]),
+        }
 
     def source_states(self):
         """Return, by open source, when a datagram last came, the silence since, and the losses."""

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "channel_keys.h"
 #include "counters.h"
 #include "event.h"
 
@@ -38,6 +39,8 @@ typedef struct {
     gs_counter datagrams_out, bytes_out, fallback, mtu_changes;
     gs_counter probes_sent, probes_failed;
     gs_counter replay_queued; /* Part of `queued`. */
+    gs_counter no_key;        /* Due while a sealed channel had no key. */
+    gs_counter unproven;      /* Due while the channel was held. */
 } gs_channel_counters;
 
 /* Datagrams of a memory channel, for tests and for channels inside one process. */
@@ -45,6 +48,13 @@ typedef struct {
     uint8_t *bytes;
     size_t used, capacity;
 } gs_sink;
+
+/* What a channel may send. */
+typedef enum {
+    GS_SENDS_ALL = 0,
+    GS_SENDS_PROBES,
+    GS_SENDS_NOTHING,
+} gs_holding;
 
 /* Sending an event touches only the first two cache lines: the run, and the fields up to the first
  * counter. With fifty channels an event, each further line costs time. */
@@ -61,15 +71,24 @@ typedef struct gs_channel {
     bool has_gso;
     bool is_posix;
     bool is_ipv6;
-    int sockets[GS_PORTS]; /* -1: a memory channel. */
-    uint64_t counter;
+    bool is_guarded;          /* Sealed, or opened held: see `append_guarded`. */
+    int sockets[GS_PORTS];    /* -1: a memory channel. */
+    gs_counter counter;       /* Of the last datagram. */
     struct gs_queues *queues; /* NULL: not paced. */
     uint64_t sent_ns;         /* When events were last sent, by the steady clock; 0: never. */
     gs_channel_counters counters;
     uint64_t probe_interval_ns; /* 0: no probes. */
     uint64_t next_probe_ns;     /* By the steady clock. */
     bool probes_only_when_idle; /* No probe within an interval of the last events. */
+    bool probes_only_when_held; /* No probe once it is released. */
     bool has_failed;            /* Events could not be sent since the last probe. */
+    bool is_sealed;
+    uint64_t first_counter;           /* Of the first datagram since it was opened. */
+    uint8_t holding;                  /* Atomic: a `gs_holding`. */
+    gs_sealing *sealing;              /* Atomic: the key to use from the next run on; NULL: none. */
+    gs_sealing *keys[GS_PORTS];       /* Of the open runs; valid until the flush. */
+    uint32_t closed_events[GS_PORTS]; /* Events in closed sealed segments. */
+    uint16_t segment_events[GS_PORTS][GS_RUN_SEGMENTS_MAX]; /* Events in each of them. */
     gs_sink sink;
 } gs_channel;
 _Static_assert(offsetof(gs_channel, counters.due) < 128, "in the second cache line");
@@ -79,6 +98,7 @@ typedef struct {
     uint64_t probe_interval_ns;
     uint64_t counter; /* Counter of the last datagram ever sent under this id. */
     bool floods, is_posix, probes_only_when_idle;
+    bool is_held, probes_only_when_held; /* Sealed if its version is. */
     uint64_t bandwidth_bytes_per_s;
     uint32_t queue_events_max;
     const struct sockaddr *addresses[GS_PORTS]; /* NULL: memory. */
@@ -107,13 +127,32 @@ static inline void gs_channel_append(gs_channel *channel, uint32_t port, const u
     run->events++;
 }
 
+/* Bytes of a datagram beside its events. */
+static inline uint32_t gs_channel_overhead(const gs_channel *channel)
+{
+    return channel->is_sealed ? GS_HEADER_BYTES + GS_TAG_BYTES : GS_HEADER_BYTES;
+}
+
+/* The counter of due events that are not sent because the channel is held or has no key; NULL: it
+ * sends. */
+gs_counter *gs_channel_silence(gs_channel *channel);
+
+/* Changes by the writer, one atomic store each. The key before goes to `gs_sealing_close` when the
+ * sending thread holds it no more. */
+gs_sealing *gs_channel_swap_key(gs_channel *channel, gs_sealing *fresh);
+void gs_channel_hold(gs_channel *channel, gs_holding holding); /* Of one that is guarded. */
+
 /* Send the open datagrams, urgent ones first. */
 void gs_channel_flush(gs_channel *channel);
+
+/* True if the channel sends probes at all, as it is held now. */
+bool gs_channel_is_probing(const gs_channel *channel);
 
 /* True if a probe is due; events sent meanwhile may have postponed it. */
 bool gs_channel_needs_probe(gs_channel *channel, uint64_t now_ns);
 
-/* Send a probe and set when the next one is due; no datagram may be open. */
-void gs_channel_probe(gs_channel *channel, uint64_t now_ns);
+/* Send a probe and set when the next one is due; no datagram may be open. Returns its bytes; 0:
+ * none was sent, for want of a key, or because the channel is held without probes. */
+uint32_t gs_channel_probe(gs_channel *channel, uint64_t now_ns);
 
 #endif

@@ -101,13 +101,32 @@ gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int
     uint64_t elapsed_ns = quiet_ns(window, now_ns);
     bool has_rested = elapsed_ns >= GS_QUIET_NS;
     if (distance < 0 && !has_rested)
-        return GS_DUPLICATE;
+        return GS_BEYOND;
     if (distance > 0 &&
         (has_rested || is_on_time(period, distance, elapsed_ns) || gs_period_is_replayed(period))) {
         restart(window, slot, from_publisher, now_ns);
         return GS_ACCEPTED;
     }
     return jump(window, slot, from_publisher, now_ns);
+}
+
+/* Two slots of grace: a publisher may stamp two periods ahead. The slots at the bounds of 64 bits
+ * stand for all beyond. */
+static bool is_near_clock(const gs_period *period, __int128 slot, uint64_t wall_ns)
+{
+    uint64_t oldest_ns = wall_ns > GS_CLOCK_BEHIND_NS ? wall_ns - GS_CLOCK_BEHIND_NS : 0;
+    return slot > INT64_MIN && slot < INT64_MAX && slot >= gs_slot_of(oldest_ns, period) &&
+           slot <= (__int128)gs_slot_of(wall_ns + GS_CLOCK_AHEAD_NS, period) + 2;
+}
+
+bool gs_window_follow_clock(gs_window *window, const gs_period *period, int64_t slot,
+                            bool from_publisher, uint64_t now_ns, uint64_t wall_ns)
+{
+    if (wall_ns > UINT64_MAX - GS_CLOCK_AHEAD_NS || !is_near_clock(period, slot, wall_ns) ||
+        is_near_clock(period, window->newest, wall_ns))
+        return false;
+    restart(window, slot, from_publisher, now_ns);
+    return true;
 }
 
 static bool has_seen(const gs_ring *ring, const gs_occurrence *event)

@@ -6,8 +6,8 @@
  * window needs two consistent events, so that one forged stamp cannot silence a variable. The
  * expected position of the stream follows from the time since the last event: a slot ahead of that
  * position by less than the window is no jump, because events of sparse subscriptions are far
- * apart, and those of several subscriptions irregularly so. `reference_window.py` is the same in
- * Python.
+ * apart, and those of several subscriptions irregularly so. When all clocks are set, the window
+ * follows the first event that is near our own clock. `reference_window.py` is the same in Python.
  */
 #ifndef GS_DUPLICATES_H
 #define GS_DUPLICATES_H
@@ -17,10 +17,12 @@
 
 #include "rate_law.h"
 
-#define GS_WINDOW_SLOTS  256
-#define GS_POLICED_SLOTS 64
-#define GS_RING_EVENTS   128
-#define GS_QUIET_NS      1000000000ULL
+#define GS_WINDOW_SLOTS    256
+#define GS_POLICED_SLOTS   64
+#define GS_RING_EVENTS     128
+#define GS_QUIET_NS        1000000000ULL
+#define GS_CLOCK_AHEAD_NS  1100000000ULL  /* An honest stamp is no further ahead, */
+#define GS_CLOCK_BEHIND_NS 11000000000ULL /* and no older, clocks of other hosts included. */
 #define GS_FLOOD_HOLD_NS \
     1000000000ULL /* An event must be remembered for this long to be flooded. */
 
@@ -30,6 +32,7 @@ typedef enum {
     GS_POLICED_SLOT,
     GS_POLICED_JUMP,
     GS_POLICED_INTERVAL,
+    GS_BEYOND, /* Far behind the window: a duplicate, unless the window follows a set clock. */
 } gs_verdict;
 
 typedef struct {
@@ -55,9 +58,16 @@ typedef struct {
 gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int64_t slot,
                                  bool from_publisher, uint64_t now_ns);
 
-/* `now_ns` is when the event came; it must not be 0 and loses its lowest bit. */
-static inline gs_verdict gs_window_accept(gs_window *window, const gs_period *period, int64_t slot,
-                                          bool from_publisher, uint64_t now_ns)
+/* Decide on an event that is not accepted because it is beyond the window: move the window to it,
+ * and return true, if its slot is near the present by our own clock and the newest slot is not.
+ * Then our clock, which all stamps are bound to, was set. */
+bool gs_window_follow_clock(gs_window *window, const gs_period *period, int64_t slot,
+                            bool from_publisher, uint64_t now_ns, uint64_t wall_ns);
+
+/* The common case: the slot is one of the next. `now_ns` is when the event came; it must not be 0
+ * and loses its lowest bit. */
+static inline bool gs_window_accept_next(gs_window *window, int64_t slot, bool from_publisher,
+                                         uint64_t now_ns)
 {
     uint64_t ahead = (uint64_t)slot - (uint64_t)window->newest;
     if (__builtin_expect(ahead - 1 < 63 && slot > window->newest && window->accepted_at_ns != 0,
@@ -70,8 +80,16 @@ static inline gs_verdict gs_window_accept(gs_window *window, const gs_period *pe
         window->policed = window->policed << ahead | from_publisher;
         window->newest = slot;
         window->accepted_at_ns = now_ns & ~1ULL;
-        return GS_ACCEPTED;
+        return true;
     }
+    return false;
+}
+
+static inline gs_verdict gs_window_accept(gs_window *window, const gs_period *period, int64_t slot,
+                                          bool from_publisher, uint64_t now_ns)
+{
+    if (__builtin_expect(gs_window_accept_next(window, slot, from_publisher, now_ns), 1))
+        return GS_ACCEPTED;
     return gs_window_accept_rare(window, period, slot, from_publisher, now_ns);
 }
 

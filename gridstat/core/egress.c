@@ -76,14 +76,15 @@ static uint32_t fill_datagram(gs_channel *channel, const gs_pumping *pumping)
 {
     gs_queues *queues = channel->queues;
     uint32_t port = first_waiting(queues)->port;
-    uint32_t bytes = GS_HEADER_BYTES, bytes_max = channel->mtu_bytes;
+    uint32_t empty_bytes = gs_channel_overhead(channel), bytes = empty_bytes;
+    uint32_t bytes_max = channel->mtu_bytes;
     bool is_replay = is_replay_next(queues);
     if (is_replay && queues->replay_bytes_max < bytes_max)
         bytes_max = queues->replay_bytes_max;
     do {
         gs_buffer *buffer = first_waiting(queues);
-        if (bytes > GS_HEADER_BYTES && (buffer->port != port || bytes + buffer->bytes > bytes_max ||
-                                        is_replay_next(queues) != is_replay))
+        if (bytes > empty_bytes && (buffer->port != port || bytes + buffer->bytes > bytes_max ||
+                                    is_replay_next(queues) != is_replay))
             break;
         take_first(channel);
         gs_channel_append(channel, port, buffer->event, buffer->bytes);
@@ -121,6 +122,17 @@ void gs_egress_charge(gs_channel *channel, uint32_t datagram_bytes, uint64_t now
         (wire_bytes * NS_PER_S + queues->bandwidth_bytes_per_s - 1) / queues->bandwidth_bytes_per_s;
 }
 
+static void drop_all(gs_channel *channel, gs_buffer_pool *pool, gs_counter *reason)
+{
+    while (channel->queues->waiting != 0) {
+        gs_buffer *buffer = first_waiting(channel->queues);
+        take_first(channel);
+        gs_pool_drop(pool, buffer);
+        gs_add(reason, 1);
+        channel->has_failed = true;
+    }
+}
+
 uint64_t gs_egress_pump(gs_channel *channel, const gs_pumping *pumping)
 {
     gs_queues *queues = channel->queues;
@@ -128,6 +140,11 @@ uint64_t gs_egress_pump(gs_channel *channel, const gs_pumping *pumping)
     while (queues->waiting != 0) {
         if (queues->next_free_ns > now_ns)
             return queues->next_free_ns;
+        gs_counter *silence = gs_channel_silence(channel);
+        if (silence != NULL) {
+            drop_all(channel, pumping->pool, silence);
+            break;
+        }
         gs_egress_charge(channel, fill_datagram(channel, pumping), now_ns);
         channel->sent_ns = now_ns;
     }
@@ -136,10 +153,5 @@ uint64_t gs_egress_pump(gs_channel *channel, const gs_pumping *pumping)
 
 void gs_egress_drop(gs_channel *channel, gs_buffer_pool *pool)
 {
-    while (channel->queues->waiting != 0) {
-        gs_buffer *buffer = first_waiting(channel->queues);
-        take_first(channel);
-        gs_pool_drop(pool, buffer);
-        gs_add(&channel->counters.send_failed, 1);
-    }
+    drop_all(channel, pool, &channel->counters.send_failed);
 }

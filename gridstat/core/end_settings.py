@@ -50,6 +50,7 @@ class ReceiverSettings(TypedDict, total=False):
     only_sources: bool
     page: memoryview | bytearray | None
     posix: bool
+    seal_backend: str
 
 
 @checked_calls()
@@ -79,11 +80,15 @@ class ReceiverSpec:
     """
     only_sources: bool = False
     """Accept events only of opened sources, each from one host at a time; others count as
-    `policed_source`. Another host is accepted after a second of silence."""
+    `policed_source`. Another host is accepted after a second of silence. A sealed source accepts
+    authentic datagrams of any host."""
     page: memoryview | bytearray | None = None
     """4,096 writable bytes, say of shared memory, for the counters."""
     posix: bool = False
     """Use neither GRO nor recvmmsg."""
+    seal_backend: str = "best"
+    """Library that opens sealed datagrams: "evp", "ipsec-mb", or the fastest that the machine
+    has."""
 
     def __post_init__(self) -> None:
         if self.keep not in get_args(Keep):

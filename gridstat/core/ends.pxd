@@ -12,7 +12,27 @@ cdef extern from "counters.h" nogil:
 
 cdef extern from "event.h" nogil:
     enum: GS_VERSION_PROBES
+    enum: GS_VERSION_SEALED
     enum: GS_VERSIONS_MAX
+
+cdef extern from "seal.h" nogil:
+    ctypedef enum gs_seal_backend:
+        GS_SEAL_EVP
+        GS_SEAL_IPSEC_MB
+        GS_SEAL_BEST
+    void gs_seal_wipe(void *, size_t) noexcept
+
+cdef extern from "channel_keys.h" nogil:
+    enum: GS_ACCEPTED_KEYS_MAX
+    enum: GS_EPOCH_WORDS
+    ctypedef struct gs_key_spec:
+        uint8_t epoch
+        uint8_t key[16]
+        uint8_t salt[4]
+    ctypedef struct gs_sealing:
+        uint64_t datagrams
+        uint8_t epoch
+    gs_sealing *gs_sealing_open(gs_seal_backend, const gs_key_spec *) noexcept
 
 cdef extern from "end_socket.h" nogil:
     ctypedef enum gs_end_status:
@@ -36,12 +56,13 @@ cdef extern from "sender.h" nogil:
         bint is_posix
     ctypedef struct gs_sender_counters:
         uint64_t events, sent, send_failed, would_block, datagrams_out, bytes_out
-        uint64_t fallback, mtu_changes, refused, probes
+        uint64_t fallback, mtu_changes, refused, probes, no_key
     ctypedef enum gs_send_status:
         GS_SEND_DONE
         GS_SEND_FAILED
         GS_SEND_BLOCKED
         GS_SEND_TOO_MANY_VARIABLES
+        GS_SEND_NO_KEY
     ctypedef struct gs_outgoing:
         uint32_t variable_id
         uint8_t flags
@@ -65,6 +86,8 @@ cdef extern from "sender.h" nogil:
     void gs_sender_shut(gs_sender *) noexcept
     void gs_sender_close(gs_sender *) noexcept
     gs_end_status gs_sender_retarget(gs_sender *, const char *, const uint16_t *) noexcept
+    void gs_sender_set_key(gs_sender *, gs_sealing *) noexcept
+    const gs_sealing *gs_sender_key(const gs_sender *) noexcept
     bint gs_sender_try_lock(gs_sender *) noexcept
     bint gs_sender_lock(gs_sender *) noexcept
     void gs_sender_unlock(gs_sender *) noexcept
@@ -110,7 +133,7 @@ cdef extern from "ledger.h" nogil:
 
 cdef extern from "sources.h" nogil:
     ctypedef struct gs_source_facts:
-        uint64_t heard_ns, silent_ns, datagrams, lost, reordered, probes
+        uint64_t heard_ns, silent_ns, datagrams, lost, reordered, probes, newest_counter
 
 cdef extern from "receiver.h" nogil:
     enum: GS_RECEIVER_SOURCES
@@ -139,7 +162,14 @@ cdef extern from "receiver.h" nogil:
     bint gs_receiver_expect(gs_receiver *, uint32_t, const gs_law *) noexcept
     bint gs_receiver_forget(gs_receiver *, uint32_t) noexcept
     bint gs_receiver_ledger(gs_receiver *, uint32_t, gs_ledger_facts *) noexcept
-    bint gs_receiver_open_source(gs_receiver *, uint32_t) noexcept
+    bint gs_receiver_open_source(gs_receiver *, uint32_t, bint) noexcept
+    bint gs_receiver_set_keys(gs_receiver *, uint32_t, gs_seal_backend, const gs_key_spec *,
+                              uint32_t) noexcept
+    bint gs_receiver_is_sealed(gs_receiver *, uint32_t) noexcept
+    ctypedef struct gs_receiver_key_facts:
+        uint64_t epoch
+        uint64_t unknown[GS_EPOCH_WORDS]
+    bint gs_receiver_keys(gs_receiver *, uint32_t, gs_receiver_key_facts *) noexcept
     bint gs_receiver_close_source(gs_receiver *, uint32_t) noexcept
     uint32_t gs_receiver_source(gs_receiver *, uint32_t, gs_source_facts *) noexcept
     uint32_t gs_receiver_source_count(const gs_receiver *) noexcept

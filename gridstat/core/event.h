@@ -4,6 +4,8 @@
  *             14 sequence u16 | 16 value 8 bytes | 24 options, 24 bytes each
  *   datagram  0 version u8 | 1 key_epoch u8 | 2 length u16 | 4 channel_id u32 | 8 counter u64
  *             16 events back to back, then padding that `length` does not count
+ *   sealed    the same with version 3: the events are encrypted, and a tag of 16 bytes follows,
+ *             before any padding; `length` does not count it (`seal.h`)
  *
  * `gridstat/net/codec/` draws the same bytes in Python; golden files bind the two.
  */
@@ -16,8 +18,11 @@
 
 #define GS_VERSION_PLAIN   1U
 #define GS_VERSION_PROBES  2U /* A header alone is a datagram too: a probe. */
-#define GS_VERSIONS_MAX    GS_VERSION_PROBES
+#define GS_VERSION_SEALED  3U
+#define GS_VERSIONS_PLAIN  GS_VERSION_PROBES /* Highest version that is not sealed. */
+#define GS_VERSIONS_MAX    GS_VERSION_SEALED
 #define GS_HEADER_BYTES    16U
+#define GS_TAG_BYTES       16U /* Behind the events of a sealed datagram. */
 #define GS_EVENT_BYTES     24U
 #define GS_OPTION_BYTES    24U
 #define GS_EVENT_BYTES_MAX (GS_EVENT_BYTES + 255U * GS_OPTION_BYTES)
@@ -108,8 +113,25 @@ static inline void gs_event_copy(uint8_t *to, const uint8_t *event, uint32_t byt
         memcpy(to, event, bytes);
 }
 
+/* Count the events up to `read->events_end`, which they must fill. */
+static inline gs_form gs_events_read(const uint8_t *datagram, gs_datagram *read)
+{
+    uint32_t at = GS_HEADER_BYTES, length = read->events_end, count = 0;
+    while (at < length) {
+        if (length - at < GS_EVENT_BYTES)
+            return GS_MALFORMED_OPTION;
+        uint32_t event_bytes = gs_event_bytes(datagram + at);
+        if (length - at < event_bytes)
+            return GS_MALFORMED_OPTION;
+        at += event_bytes;
+        count++;
+    }
+    read->event_count = count;
+    return GS_WELL_FORMED;
+}
+
 /* Check a whole datagram before any of it is used; `bytes` is what arrived, padding included. Its
- * version must be known here: at most `versions_max`. */
+ * version must be known here: at most `versions_max`, which is no sealed one. */
 static inline gs_form gs_datagram_read(const uint8_t *datagram, size_t bytes, uint32_t versions_max,
                                        gs_datagram *read)
 {
@@ -126,21 +148,26 @@ static inline gs_form gs_datagram_read(const uint8_t *datagram, size_t bytes, ui
     if (__builtin_expect(length < GS_HEADER_BYTES + GS_EVENT_BYTES, 0) &&
         !(length == GS_HEADER_BYTES && version >= GS_VERSION_PROBES))
         return GS_MALFORMED_LENGTH;
-    uint32_t at = GS_HEADER_BYTES;
-    uint32_t count = 0;
-    while (at < length) {
-        if (length - at < GS_EVENT_BYTES)
-            return GS_MALFORMED_OPTION;
-        uint32_t event_bytes = gs_event_bytes(datagram + at);
-        if (length - at < event_bytes)
-            return GS_MALFORMED_OPTION;
-        at += event_bytes;
-        count++;
-    }
+    read->events_end = length;
+    gs_form form = gs_events_read(datagram, read);
+    read->channel_id = gs_load_u32(datagram + 4);
+    read->counter = gs_load_u64(datagram + 8);
+    return form;
+}
+
+/* Check the header of a sealed datagram, of which at least a header has arrived. Its events can be
+ * read only when it has been opened. */
+static inline gs_form gs_sealed_read(const uint8_t *datagram, size_t bytes, gs_datagram *read)
+{
+    uint32_t length = gs_load_u16(datagram + 2);
+    if (length + (size_t)GS_TAG_BYTES > bytes)
+        return GS_MALFORMED_LENGTH;
+    if (length < GS_HEADER_BYTES + GS_EVENT_BYTES && length != GS_HEADER_BYTES)
+        return GS_MALFORMED_LENGTH;
     read->channel_id = gs_load_u32(datagram + 4);
     read->counter = gs_load_u64(datagram + 8);
     read->events_end = length;
-    read->event_count = count;
+    read->event_count = 0;
     return GS_WELL_FORMED;
 }
 

@@ -304,11 +304,19 @@ static bool is_newest(const gs_expected_variable *variable, const gs_sample *sam
            now_ns - variable->newest_at_ns >= GS_QUIET_NS;
 }
 
-gs_verdict gs_expected_follow(gs_expected_variable *variable, const gs_law *law, int64_t slot,
-                              uint64_t now_ns)
+gs_verdict gs_expected_follow(gs_expected_variable *variable, const gs_law *law,
+                              const gs_sample *sample, int64_t slot, uint64_t now_ns,
+                              gs_verdict verdict)
 {
-    gs_period period = gs_period_replayed(law->period);
-    return gs_window_accept_rare(&variable->window, &period, slot, false, now_ns);
+    if (sample->flags & GS_REPLAYED) {
+        gs_period period = gs_period_replayed(law->period);
+        if (verdict == GS_POLICED_JUMP && law->deadline_ns == 0)
+            verdict = gs_window_accept_rare(&variable->window, &period, slot, false, now_ns);
+    } else if (gs_window_follow_clock(&variable->window, &law->period, slot, false, now_ns,
+                                      sample->received_ns)) {
+        return GS_ACCEPTED;
+    }
+    return verdict == GS_BEYOND ? GS_DUPLICATE : verdict;
 }
 
 gs_verdict gs_expected_accept_aperiodic(const gs_expected *expected, gs_expected_variable *variable,

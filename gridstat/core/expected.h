@@ -139,10 +139,12 @@ static inline bool gs_expected_is_forged(const gs_window *window, const gs_sampl
            sample->created_ns > sample->received_ns + GS_AHEAD_NS_MAX;
 }
 
-/* Accept a jump of a replayed event, unless a latency is promised; none is for replayed
- * variables. */
-gs_verdict gs_expected_follow(gs_expected_variable *variable, const gs_law *law, int64_t slot,
-                              uint64_t now_ns);
+/* Return the final verdict on an event beyond the window. A jump of a replayed event is accepted,
+ * unless a latency is promised; none is for replayed variables. Any other event is accepted if our
+ * clock was set, and the event with it. */
+gs_verdict gs_expected_follow(gs_expected_variable *variable, const gs_law *law,
+                              const gs_sample *sample, int64_t slot, uint64_t now_ns,
+                              gs_verdict verdict);
 
 /* Return the verdict on an event in a slot; an accepted event that is the newest becomes the
  * value. */
@@ -153,9 +155,8 @@ static inline gs_verdict gs_expected_accept(gs_expected_variable *variable, cons
     if (__builtin_expect(gs_expected_is_forged(&variable->window, sample, slot, now_ns), 0))
         return GS_POLICED_JUMP;
     gs_verdict verdict = gs_window_accept(&variable->window, &law->period, slot, false, now_ns);
-    if (__builtin_expect(verdict == GS_POLICED_JUMP, 0) && sample->flags & GS_REPLAYED &&
-        law->deadline_ns == 0)
-        verdict = gs_expected_follow(variable, law, slot, now_ns);
+    if (__builtin_expect(verdict >= GS_POLICED_JUMP, 0))
+        verdict = gs_expected_follow(variable, law, sample, slot, now_ns, verdict);
     if (keeps_newest && verdict == GS_ACCEPTED && variable->window.newest == slot)
         gs_expected_store_newest(variable, sample, now_ns);
     return verdict;

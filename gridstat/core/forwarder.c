@@ -9,6 +9,9 @@
 #define GROUP    24U /* Events that are looked up together, so that their cache misses overlap. */
 #define NO_SCOPE UINT32_MAX
 
+#define NO_CHANNEL     UINT64_MAX
+#define SEALED_CHANNEL (1ULL << 32)
+
 #define COUNTER_SPINS_MAX 2000U /* About a tenth of a millisecond, several calls long. */
 #define COUNTER_TRIES_MAX (COUNTER_SPINS_MAX + 10000U)
 #define COUNTER_NAP_NS    50000
@@ -16,11 +19,13 @@
 typedef struct {
     gs_core *core;
     const gs_root *root;
-    const gs_source *source;
+    const gs_source *source; /* NULL: unknown, or sealed and the datagram is not, or not sealed. */
+    uint64_t named;    /* Channel of the last datagram, and SEALED_CHANNEL if it was sealed. */
     uint64_t received; /* Newest datagram of the current run, not noted yet. */
     uint64_t active;
     gs_now now;
-    uint64_t arrived_ns; /* By the steady clock. */
+    uint64_t arrived_ns;      /* By the steady clock. */
+    uint64_t arrived_wall_ns; /* By the wall clock, as it is set now. */
     uint32_t port;
 } arrival_context;
 
@@ -47,6 +52,8 @@ gs_core *gs_core_open(const gs_limits *limits)
 {
     gs_core *core = gs_allocate(sizeof *core);
     core->limits = *limits;
+    core->plain_versions_max =
+        limits->versions_max < GS_VERSIONS_PLAIN ? limits->versions_max : GS_VERSIONS_PLAIN;
     if (limits->stamp_bound_ns == 0)
         core->limits.stamp_bound_ns = UINT64_MAX;
     core->table = gs_table_open(limits->variables_max, limits->rings_max);
@@ -259,14 +266,22 @@ static inline __attribute__((always_inline)) uint32_t route_plain(const arrival_
     return 1;
 }
 
-/* Police a stamp far from the present. Only replayed or late-found events may have one; they must
- * keep a pace by arrival. An aperiodic event is held to its pace after the duplicate check. */
+/* Police a stamp that is not near the present. Replayed or late-found events may have any; they
+ * must keep a pace by arrival. An aperiodic event is held to its pace after the duplicate check.
+ * All others have the bounds of their variable, or the core's. An event is as old as it was on
+ * arrival: the publisher cannot help how long it waits for this thread. */
 static __attribute__((noinline)) gs_counter *policed_apart(const arrival_context *context,
-                                                           const gs_row *row)
+                                                           const gs_row *row, uint64_t created_ns)
 {
     gs_core_counters *counters = &context->core->counters;
-    if (!(row->flags & GS_ROW_STAMP_EXEMPT))
-        return &counters->policed_stamp;
+    if (!(row->flags & GS_ROW_STAMP_EXEMPT)) {
+        uint64_t most_ns = context->core->limits.stamp_bound_ns;
+        gs_stamp_bounds bounds = {.ahead_ns = most_ns, .behind_ns = most_ns};
+        if (row->flags & GS_ROW_STAMP_BOUNDED && most_ns != UINT64_MAX)
+            bounds = *gs_row_stamp_bounds(row);
+        bool is_within = gs_stamp_is_within(&bounds, created_ns, context->arrived_wall_ns);
+        return is_within ? NULL : &counters->policed_stamp;
+    }
     if (!gs_row_is_paced(row->flags))
         return NULL;
     bool keeps = gs_keeps_pace(&context->core->states.paces[row->state], gs_row_interval_ns(row),
@@ -300,12 +315,29 @@ static inline gs_counter *policed_by(const arrival_context *context, const gs_ro
                                                           : NULL;
     if (row->source != context->source->channel_id)
         return &counters->policed_source;
-    uint64_t bound_ns = context->core->limits.stamp_bound_ns;
-    uint64_t apart_ns = created_ns > context->now.wall_ns ? created_ns - context->now.wall_ns
-                                                          : context->now.wall_ns - created_ns;
-    if (__builtin_expect(apart_ns > bound_ns || row->flags & GS_ROW_STAMP_EXEMPT, 0))
-        return policed_apart(context, row);
+    if (__builtin_expect(!gs_stamp_is_near(created_ns, context->arrived_wall_ns) ||
+                             row->flags & GS_ROW_STAMP_EXEMPT,
+                         0))
+        return policed_apart(context, row, created_ns);
     return NULL;
+}
+
+/* Return the verdict on an event in a slot that is none of the next. One beyond the window is
+ * accepted if our clock was set. */
+static __attribute__((noinline)) gs_verdict accept_rare(const arrival_context *context,
+                                                        const gs_row *row, int64_t slot)
+{
+    gs_window *window = &context->core->states.windows[row->state];
+    bool from_publisher = context->source->is_publisher;
+    gs_verdict verdict =
+        gs_window_accept_rare(window, &row->period, slot, from_publisher, context->arrived_ns);
+    if (verdict < GS_POLICED_JUMP)
+        return verdict;
+    if (!(row->flags & GS_ROW_STAMP_EXEMPT) &&
+        gs_window_follow_clock(window, &row->period, slot, from_publisher, context->arrived_ns,
+                               context->now.wall_ns))
+        return GS_ACCEPTED;
+    return verdict == GS_BEYOND ? GS_DUPLICATE : verdict;
 }
 
 static inline gs_verdict first_copy(const arrival_context *context, const gs_row *row,
@@ -315,8 +347,10 @@ static inline gs_verdict first_copy(const arrival_context *context, const gs_row
     bool from_publisher = context->source->is_publisher;
     if (row->flags & GS_ROW_PERIODIC) {
         *slot = gs_slot_of(created_ns, &row->period);
-        return gs_window_accept(&context->core->states.windows[row->state], &row->period, *slot,
-                                from_publisher, context->arrived_ns);
+        gs_window *window = &context->core->states.windows[row->state];
+        return gs_window_accept_next(window, *slot, from_publisher, context->arrived_ns)
+                   ? GS_ACCEPTED
+                   : accept_rare(context, row, *slot);
     }
     gs_occurrence occurrence = {
         .created_ns = created_ns,
@@ -334,6 +368,7 @@ static inline gs_counter *rejected_by(gs_core_counters *counters, gs_verdict ver
 {
     switch (verdict) {
     case GS_DUPLICATE:
+    case GS_BEYOND:
         return &counters->duplicate;
     case GS_POLICED_SLOT:
         return &counters->policed_slot;
@@ -453,13 +488,21 @@ static void note_received(const arrival_context *context)
                            context->now.steady_ns);
 }
 
-static void change_source(arrival_context *context, group *open, uint32_t channel_id)
+/* A sealed source accepts only sealed datagrams, any other source only plain ones. */
+static inline __attribute__((always_inline)) void
+change_source(arrival_context *context, group *open, uint32_t channel_id, bool is_sealed)
 {
-    note_received(context);
-    drain_group(context, open);
-    context->source = gs_source_of(context->root->sources, channel_id);
-    if (context->source != NULL)
-        context->received = context->source->state->newest;
+    if (context->source != NULL) { /* Else nothing came from it, and the group is empty. */
+        note_received(context);
+        drain_group(context, open);
+    }
+    const gs_source *source = gs_source_of(context->root->sources, channel_id);
+    context->named = is_sealed ? SEALED_CHANNEL | channel_id : channel_id;
+    context->source = NULL;
+    if (source != NULL && source->is_sealed == is_sealed) {
+        context->source = source;
+        context->received = source->state->newest;
+    }
 }
 
 /* Note a probe, or a datagram whose counter is not the next one. */
@@ -472,30 +515,35 @@ static __attribute__((noinline)) void receive_out_of_order(arrival_context *cont
     context->received = state->newest;
 }
 
-/* Check one datagram as a whole, then add its events to the open group. */
-static void forward_datagram(arrival_context *context, group *open, const uint8_t *datagram,
-                             size_t bytes)
+static void count_malformed(gs_core_counters *counters, gs_form form)
+{
+    gs_add(&counters->in, 1);
+    gs_add(&counters->malformed[form], 1);
+}
+
+/* Drop a plain datagram of an unknown channel, or of one that accepts only sealed ones. */
+static __attribute__((noinline, cold)) void drop_plain(const arrival_context *context,
+                                                       uint32_t channel_id, uint32_t event_count)
 {
     gs_core_counters *counters = &context->core->counters;
-    gs_datagram read;
-    gs_form form = gs_datagram_read(datagram, bytes, context->core->limits.versions_max, &read);
-    if (__builtin_expect(form != GS_WELL_FORMED, 0)) {
-        gs_add(&counters->in, 1);
-        gs_add(&counters->malformed[form], 1);
+    if (gs_source_of(context->root->sources, channel_id) != NULL) {
+        gs_add(&counters->sealed_plain, 1);
         return;
     }
-    gs_add(&counters->in, read.event_count);
-    if (context->source == NULL || context->source->channel_id != read.channel_id)
-        change_source(context, open, read.channel_id);
-    if (__builtin_expect(context->source == NULL, 0)) {
-        gs_add(&counters->unknown_channel, read.event_count);
-        return;
-    }
-    if (__builtin_expect(read.counter == context->received + 1 && read.event_count != 0, 1))
-        context->received = read.counter;
+    gs_add(&counters->in, event_count);
+    gs_add(&counters->unknown_channel, event_count);
+}
+
+/* Add the events of a good datagram, of the present source, to the open group. */
+static inline __attribute__((always_inline)) void
+take_events(arrival_context *context, group *open, const uint8_t *datagram, const gs_datagram *read)
+{
+    gs_add(&context->core->counters.in, read->event_count);
+    if (__builtin_expect(read->counter == context->received + 1 && read->event_count != 0, 1))
+        context->received = read->counter;
     else
-        receive_out_of_order(context, &read);
-    for (uint32_t at = GS_HEADER_BYTES; at < read.events_end;) {
+        receive_out_of_order(context, read);
+    for (uint32_t at = GS_HEADER_BYTES; at < read->events_end;) {
         open->events[open->count++] = datagram + at;
         at += gs_event_bytes(datagram + at);
         if (open->count == GROUP)
@@ -503,15 +551,78 @@ static void forward_datagram(arrival_context *context, group *open, const uint8_
     }
 }
 
+/* Open a sealed datagram, then add its events to the open group. Before it has proved authentic,
+ * nothing is counted but why it was dropped. */
+static __attribute__((noinline)) void forward_sealed(arrival_context *context, group *open,
+                                                     uint8_t *datagram, size_t bytes)
+{
+    gs_core_counters *counters = &context->core->counters;
+    gs_datagram read;
+    gs_form form = gs_sealed_read(datagram, bytes, &read);
+    if (form != GS_WELL_FORMED) {
+        count_malformed(counters, form);
+        return;
+    }
+    if (context->named != (SEALED_CHANNEL | read.channel_id))
+        change_source(context, open, read.channel_id, true);
+    if (context->source == NULL) {
+        gs_add(&counters->sealed_unknown_channel, 1);
+        return;
+    }
+    gs_authenticity found =
+        gs_opening_open(&context->source->state->opening, datagram, context->port);
+    if (__builtin_expect(found != GS_SEAL_AUTHENTIC, 0)) {
+        gs_add(&counters->sealed_unknown_channel + found, 1); /* In the order of the reasons. */
+        return;
+    }
+    form = gs_events_read(datagram, &read);
+    if (form != GS_WELL_FORMED)
+        count_malformed(counters, form);
+    else
+        take_events(context, open, datagram, &read);
+}
+
+/* A datagram that is not a good plain one: sealed, or malformed. */
+static __attribute__((noinline)) void forward_other(arrival_context *context, group *open,
+                                                    uint8_t *datagram, size_t bytes, gs_form form)
+{
+    if (form == GS_MALFORMED_VERSION && datagram[0] == GS_VERSION_SEALED &&
+        context->core->limits.versions_max >= GS_VERSION_SEALED)
+        forward_sealed(context, open, datagram, bytes);
+    else
+        count_malformed(&context->core->counters, form);
+}
+
+/* Check one datagram as a whole, then add its events to the open group. */
+static void forward_datagram(arrival_context *context, group *open, uint8_t *datagram, size_t bytes)
+{
+    gs_datagram read;
+    gs_form form = gs_datagram_read(datagram, bytes, context->core->plain_versions_max, &read);
+    if (__builtin_expect(form != GS_WELL_FORMED, 0)) {
+        forward_other(context, open, datagram, bytes, form);
+        return;
+    }
+    if (context->named != read.channel_id)
+        change_source(context, open, read.channel_id, false);
+    if (__builtin_expect(context->source == NULL, 0)) {
+        drop_plain(context, read.channel_id, read.event_count);
+        return;
+    }
+    take_events(context, open, datagram, &read);
+}
+
 void gs_forward(gs_core *core, const gs_view *view, const gs_arrival *arrival, gs_now now)
 {
+    uint64_t arrived_ns = arrival->arrived_ns != 0 ? arrival->arrived_ns : now.steady_ns;
     arrival_context context = {
         .core = core,
         .root = view->root,
         .active = view->active,
         .now = now,
-        .arrived_ns = arrival->arrived_ns != 0 ? arrival->arrived_ns : now.steady_ns,
+        .arrived_ns = arrived_ns,
+        .arrived_wall_ns = now.wall_ns - (now.steady_ns - arrived_ns),
         .port = arrival->port,
+        .named = NO_CHANNEL,
     };
     group open = {.count = 0};
     uint64_t datagrams = 0;
@@ -583,7 +694,7 @@ void gs_find_probing(gs_core *core)
     core->probe_ns = GS_IDLE_NS;
     for (uint32_t i = 0; i < core->limits.channels_max; i++) {
         gs_channel *channel = __atomic_load_n(&core->channels[i], __ATOMIC_ACQUIRE);
-        if (channel == NULL || channel->probe_interval_ns == 0)
+        if (channel == NULL || !gs_channel_is_probing(channel))
             continue;
         core->probing[core->probing_count++] = channel;
         if (channel->next_probe_ns < core->probe_ns)
@@ -598,10 +709,10 @@ void gs_probe(gs_core *core, uint64_t steady_ns, uint32_t probes_max)
         gs_channel *channel = core->probing[i];
         if (channel->next_probe_ns <= steady_ns && probes_max > 0 &&
             gs_channel_needs_probe(channel, steady_ns)) {
-            gs_channel_probe(channel, steady_ns);
-            if (channel->queues !=
-                NULL) /* The probe overtakes queued events, but uses the same line. */
-                gs_egress_charge(channel, GS_HEADER_BYTES, steady_ns);
+            uint32_t bytes = gs_channel_probe(channel, steady_ns);
+            /* The probe overtakes queued events, but uses the same line. */
+            if (channel->queues != NULL && bytes != 0)
+                gs_egress_charge(channel, bytes, steady_ns);
             probes_max--;
         }
         if (channel->next_probe_ns < core->probe_ns)
@@ -615,6 +726,37 @@ gs_source_facts gs_core_source(const gs_core *core, uint32_t channel_id)
     if (source == NULL)
         return (gs_source_facts){0};
     return gs_source_read(source->state, &core->attention);
+}
+
+/* --- Keys, changed by the writer ---------------------------------------------------------- */
+
+void gs_set_sending_key(gs_core *core, gs_channel *channel, gs_sealing *sealing)
+{
+    gs_sealing *old = gs_channel_swap_key(channel, sealing);
+    if (old != NULL)
+        gs_table_retire(core->table, gs_sealing_close, old);
+    gs_table_pass(core->table);
+}
+
+gs_opening *gs_core_opening(const gs_core *core, uint32_t channel_id)
+{
+    const gs_source *source = gs_source_of(gs_table_sources(core->table), channel_id);
+    return source == NULL ? NULL : &source->state->opening;
+}
+
+bool gs_set_receiving_keys(gs_core *core, uint32_t channel_id, gs_seal_backend backend,
+                           const gs_key_spec *specs, uint32_t count)
+{
+    gs_opening *opening = gs_core_opening(core, channel_id);
+    gs_key_set *fresh =
+        opening == NULL ? NULL : gs_key_set_make(backend, specs, count, opening->keys);
+    if (fresh == NULL)
+        return false;
+    gs_key_set *old = gs_opening_swap(opening, fresh);
+    if (old != NULL)
+        gs_table_retire(core->table, gs_key_set_release, old);
+    gs_table_pass(core->table);
+    return true;
 }
 
 /* --- Closing a channel: the core keeps no pointer to it ----------------------------------- */

@@ -31,11 +31,15 @@ typedef struct {
     gs_counter policed_port, policed_source, policed_stamp, policed_slot, policed_jump,
         policed_interval;
     gs_counter duplicate, not_due, dispatched, flooded, flood_withheld, newest_too_large;
+    /* Datagrams that are not authentic, in the order of `gs_authenticity`; none is part of `in`. */
+    gs_counter sealed_unknown_channel, sealed_unknown_epoch, sealed_replayed, sealed_forged,
+        sealed_plain;
     gs_counter datagrams_in, bytes_in, kernel_dropped, receive_calls;
 } gs_core_counters;
 
 typedef struct gs_core {
     gs_limits limits;
+    uint32_t plain_versions_max; /* Highest datagram version that is accepted without a seal. */
     gs_table *table;
     gs_states states;      /* Copy of the table's pointers. */
     gs_channel **channels; /* By index; NULL: closed. */
@@ -79,7 +83,7 @@ gs_view gs_enter(gs_core *core);
 /* Content of one receive buffer: datagrams of `step` bytes that the kernel coalesced, the last one
  * perhaps shorter; a lone datagram has step = bytes. */
 typedef struct {
-    const uint8_t *at;
+    uint8_t *at; /* Sealed datagrams are opened in place. */
     size_t bytes;
     size_t step;
     uint32_t port;
@@ -111,6 +115,17 @@ void gs_probe(gs_core *core, uint64_t steady_ns, uint32_t probes_max);
 
 /* Facts of an open source; the writer may call this. */
 gs_source_facts gs_core_source(const gs_core *core, uint32_t channel_id);
+
+/* Changes of keys by the writer; the old ones are wiped once the owning thread has passed. Without
+ * `sealing` the channel has no key any more. */
+void gs_set_sending_key(gs_core *core, gs_channel *channel, gs_sealing *sealing);
+
+/* False: the source is not open, or the machine cannot seal. */
+bool gs_set_receiving_keys(gs_core *core, uint32_t channel_id, gs_seal_backend backend,
+                           const gs_key_spec *specs, uint32_t count);
+
+/* Keys of an open source; NULL: it is not open. The writer may call this. */
+gs_opening *gs_core_opening(const gs_core *core, uint32_t channel_id);
 
 /* On the owning thread: remove a channel that no table row reaches, and drop its queued events. */
 void gs_forget(gs_core *core, gs_channel *channel);

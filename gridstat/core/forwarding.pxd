@@ -53,8 +53,9 @@ cdef extern from "seal.h" nogil:
         pass
     gs_seal_key *gs_seal_key_open(gs_seal_backend, const uint8_t *, const uint8_t *) noexcept
     void gs_seal_key_close(gs_seal_key *) noexcept
-    void gs_seal(gs_seal_key *, uint8_t *, uint32_t) noexcept
-    bint gs_unseal(gs_seal_key *, uint8_t *, uint32_t) noexcept
+    void gs_seal(gs_seal_key *, uint8_t *, uint32_t, uint32_t) noexcept
+    void gs_seal_wipe(void *, size_t) noexcept
+    bint gs_unseal(gs_seal_key *, uint8_t *, uint32_t, uint32_t) noexcept
     gs_seal_backend gs_seal_best() noexcept
     const char *gs_seal_backend_name(gs_seal_backend) noexcept
     ctypedef struct gs_replay_window:
@@ -62,22 +63,42 @@ cdef extern from "seal.h" nogil:
     bint gs_replay_is_new(const gs_replay_window *, uint64_t) noexcept
     void gs_replay_note(gs_replay_window *, uint64_t) noexcept
 
+cdef extern from "channel_keys.h" nogil:
+    enum: GS_ACCEPTED_KEYS_MAX
+    enum: GS_EPOCH_WORDS
+    ctypedef struct gs_key_spec:
+        uint8_t epoch
+        uint8_t key[16]
+        uint8_t salt[4]
+    ctypedef struct gs_sealing:
+        gs_counter datagrams
+        uint8_t epoch
+    gs_sealing *gs_sealing_open(gs_seal_backend, const gs_key_spec *) noexcept
+    ctypedef struct gs_key_set:
+        uint32_t count
+    ctypedef struct gs_opening:
+        gs_key_set *keys
+        gs_counter epoch
+    uint64_t gs_opening_take_epoch(gs_opening *) noexcept
+    void gs_opening_take_unknown(gs_opening *, uint64_t *) noexcept
+
 cdef extern from "sources.h" nogil:
     ctypedef struct gs_source:
         uint32_t channel_id
-        bint is_open, is_publisher
+        bint is_open, is_publisher, is_sealed
         uint32_t back_channel
         uint64_t opened_ns
     ctypedef struct gs_attention:
         pass
     void gs_attention_note(gs_attention *, uint64_t) noexcept
     ctypedef struct gs_source_facts:
-        uint64_t heard_ns, silent_ns, datagrams, lost, reordered, probes
+        uint64_t heard_ns, silent_ns, datagrams, lost, reordered, probes, newest_counter
 
 cdef extern from "forwarding_table.h" nogil:
     enum: GS_ROW_PERIODIC
     enum: GS_ROW_URGENT
     enum: GS_ROW_STAMP_EXEMPT
+    enum: GS_ROW_STAMP_BOUNDED
     enum: GS_ROW_KEEPS_NEWEST
     enum: GS_ROW_COUNTS_COPIES
     ctypedef struct gs_term:
@@ -88,10 +109,13 @@ cdef extern from "forwarding_table.h" nogil:
     ctypedef struct gs_flood:
         uint64_t modes
         uint32_t level, every
+    ctypedef struct gs_stamp_bounds:
+        uint64_t ahead_ns, behind_ns
     ctypedef struct gs_row_spec:
         uint32_t variable_id, flags, seconds, per_seconds
         uint64_t phase_ns, interval_ns_min
         uint32_t source, newest_options_max, counted_every, route_count, flood_count
+        gs_stamp_bounds stamp_bounds
         const gs_route *routes
         const gs_term *terms
         const gs_flood *floods
@@ -130,24 +154,32 @@ cdef extern from "channel.h" nogil:
     ctypedef struct gs_channel_counters:
         gs_counter due, sent, queued, queue_full, pool_empty, send_failed
         gs_counter datagrams_out, bytes_out, fallback, mtu_changes, probes_sent, probes_failed
-        gs_counter replay_queued
+        gs_counter replay_queued, no_key, unproven
     ctypedef struct gs_sink:
         uint8_t *bytes
         size_t used
     ctypedef struct gs_channel:
         gs_channel_counters counters
         gs_sink sink
-        uint64_t counter
+        gs_counter counter
+        uint64_t first_counter
+        gs_sealing *sealing
+        bint is_guarded
     ctypedef struct gs_channel_options:
         uint32_t channel_id, index, level, mtu_bytes, version
         uint64_t probe_interval_ns, counter
-        bint floods, is_posix, probes_only_when_idle
+        bint floods, is_posix, probes_only_when_idle, is_held, probes_only_when_held
         uint64_t bandwidth_bytes_per_s
         uint32_t queue_events_max
         const sockaddr *addresses[2]
         socklen_t address_bytes
     int gs_channel_open(const gs_channel_options *, gs_channel **) noexcept
     void gs_channel_close(gs_channel *) noexcept
+    ctypedef enum gs_holding:
+        GS_SENDS_ALL
+        GS_SENDS_PROBES
+        GS_SENDS_NOTHING
+    void gs_channel_hold(gs_channel *, gs_holding) noexcept
 
 cdef extern from "buffer_pool.h" nogil:
     ctypedef struct gs_buffer_stack:
@@ -177,6 +209,8 @@ cdef extern from "forwarder.h" nogil:
         gs_counter policed_port, policed_source, policed_stamp, policed_slot, policed_jump
         gs_counter policed_interval, duplicate, not_due, dispatched, flooded, flood_withheld
         gs_counter newest_too_large
+        gs_counter sealed_unknown_channel, sealed_unknown_epoch, sealed_replayed, sealed_forged
+        gs_counter sealed_plain
         gs_counter datagrams_in, bytes_in, kernel_dropped, receive_calls
     ctypedef struct gs_core:
         gs_limits limits
@@ -193,7 +227,7 @@ cdef extern from "forwarder.h" nogil:
     gs_core *gs_core_open(const gs_limits *) noexcept
     void gs_core_close(gs_core *) noexcept
     ctypedef struct gs_arrival:
-        const uint8_t *at
+        uint8_t *at
         size_t bytes, step
         uint32_t port
         uint64_t arrived_ns
@@ -207,12 +241,18 @@ cdef extern from "forwarder.h" nogil:
     void gs_find_probing(gs_core *) noexcept
     void gs_probe(gs_core *, uint64_t, uint32_t) noexcept
     gs_source_facts gs_core_source(const gs_core *, uint32_t) noexcept
+    void gs_set_sending_key(gs_core *, gs_channel *, gs_sealing *) noexcept
+    bint gs_set_receiving_keys(gs_core *, uint32_t, gs_seal_backend, const gs_key_spec *,
+                               uint32_t) noexcept
+    gs_opening *gs_core_opening(const gs_core *, uint32_t) noexcept
     void gs_switch_modes(gs_core *, uint64_t) noexcept
     void gs_set_channel(gs_core *, uint32_t, gs_channel *) noexcept
 
 cdef extern from "loop.h" nogil:
+    enum: GS_RECEIVE_BYTES
     ctypedef struct gs_loop:
         bint is_running
+        uint8_t *buffers
         int cpu, fifo_priority, scheduling_error
     gs_loop *gs_loop_open(gs_core *) noexcept
     void gs_loop_close(gs_loop *) noexcept

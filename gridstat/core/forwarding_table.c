@@ -135,7 +135,7 @@ void gs_table_close(gs_table *table)
     }
     gs_source_state *left;
     for (uint32_t at = 0; (left = gs_source_set_left(table->root->sources, NULL, &at)) != NULL;)
-        gs_release(left);
+        gs_source_state_release(left);
     gs_release(table->root->sources);
     gs_release(table->root->floods);
     gs_release(table->root);
@@ -218,6 +218,12 @@ static void swap(gs_table *table, gs_root *fresh)
     gs_root *old = table->root;
     gs_table_retire(table, gs_release, old);
     __atomic_store_n(&table->root, fresh, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&table->epoch, table->epoch + 1, __ATOMIC_SEQ_CST);
+    gs_table_reclaim(table);
+}
+
+void gs_table_pass(gs_table *table)
+{
     __atomic_store_n(&table->epoch, table->epoch + 1, __ATOMIC_SEQ_CST);
     gs_table_reclaim(table);
 }
@@ -454,7 +460,7 @@ void gs_table_set_sources(gs_table *table, const gs_source *sources, uint32_t co
     fresh->sources = gs_source_set_make(sources, count, before);
     gs_source_state *left;
     for (uint32_t at = 0; (left = gs_source_set_left(before, fresh->sources, &at)) != NULL;)
-        gs_table_retire(table, gs_release, left);
+        gs_table_retire(table, gs_source_state_release, left);
     gs_table_retire(table, gs_release, before);
     swap(table, fresh);
 }
@@ -600,6 +606,8 @@ static gs_row *write_row(const gs_row_spec *spec, const route_term *route_terms,
     total += (spec->flags & GS_ROW_KEEPS_NEWEST) != 0;
     total += (spec->flags & GS_ROW_COUNTS_COPIES) != 0;
     total += gs_row_is_paced(spec->flags);
+    if (spec->flags & GS_ROW_STAMP_BOUNDED)
+        total += sizeof(gs_stamp_bounds) / sizeof(uint64_t);
     gs_row *row = gs_allocate(sizeof(gs_row) + total * sizeof(uint64_t));
     row->variable_id = spec->variable_id;
     row->source = spec->source;
@@ -613,6 +621,8 @@ static gs_row *write_row(const gs_row_spec *spec, const route_term *route_terms,
         write_pace(row, spec);
     write_terms(row, route_terms, route_term_count);
     write_outputs(row, spec);
+    if (spec->flags & GS_ROW_STAMP_BOUNDED)
+        *(gs_stamp_bounds *)(void *)gs_row_interval_word(row) = spec->stamp_bounds;
     if (gs_row_is_paced(spec->flags)) {
         *gs_row_interval_word(row) = spec->interval_ns_min;
         if (spec->interval_ns_min != 0)

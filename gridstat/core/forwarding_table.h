@@ -21,6 +21,7 @@
 #include "copies.h"
 #include "duplicates.h"
 #include "newest.h"
+#include "policing.h"
 #include "rate_law.h"
 #include "sources.h"
 
@@ -34,6 +35,7 @@ enum {
     GS_ROW_KEEPS_NEWEST = 16,
     GS_ROW_PLAIN_BUT_KEEPS = 32, /* Plain, except that it keeps the newest event or counts. */
     GS_ROW_COUNTS_COPIES = 64,
+    GS_ROW_STAMP_BOUNDED = 128, /* Has bounds of its own on stamps; never with STAMP_EXEMPT. */
 };
 
 /* GS_TERM_WORDS: words of a term before its bitmap. GS_PLAIN_OUTPUT: position of a plain row's only
@@ -67,8 +69,9 @@ typedef struct {
     uint64_t phase_ns;
     uint64_t interval_ns_min;
     uint32_t source;
-    uint32_t newest_options_max; /* Options kept with the newest event. */
-    uint32_t counted_every;      /* Divisor of the slots whose copies are counted. */
+    uint32_t newest_options_max;  /* Options kept with the newest event. */
+    uint32_t counted_every;       /* Divisor of the slots whose copies are counted. */
+    gs_stamp_bounds stamp_bounds; /* Of a row with GS_ROW_STAMP_BOUNDED. */
     uint32_t route_count;
     uint32_t flood_count;
     const gs_route *routes;
@@ -82,7 +85,8 @@ typedef struct {
  *   then flood_count times { modes, every << 32 | level },
  *   then, in a row that keeps the newest event, a pointer to it,
  *   then, in a row that counts copies, a pointer to the counts,
- *   then, in a periodic row that is exempt from the bound on stamps, the interval of its pace. */
+ *   then, in a periodic row that is exempt from the bound on stamps, the interval of its pace, or
+ *   in a row with bounds of its own on stamps, those: at most one of the two. */
 typedef struct {
     uint32_t variable_id;
     uint32_t state; /* Index of the window and the pace, or the ring. */
@@ -166,6 +170,14 @@ static inline uint64_t gs_row_interval_ns(const gs_row *row)
     const uint64_t *at = gs_row_floods(row) + 2UL * row->flood_count;
     at += (row->flags & GS_ROW_KEEPS_NEWEST) != 0;
     return at[(row->flags & GS_ROW_COUNTS_COPIES) != 0];
+}
+
+static inline const gs_stamp_bounds *gs_row_stamp_bounds(const gs_row *row)
+{
+    const uint64_t *at = gs_row_floods(row) + 2UL * row->flood_count;
+    at += (row->flags & GS_ROW_KEEPS_NEWEST) != 0;
+    at += (row->flags & GS_ROW_COUNTS_COPIES) != 0;
+    return (const gs_stamp_bounds *)(const void *)at;
 }
 
 /* Return the path index of a channel that brings its first copy, or GS_COPY_PATHS if all are in
@@ -303,8 +315,10 @@ uint32_t gs_table_newest(const gs_table *table, uint32_t variable_id, uint8_t *t
 uint32_t gs_table_rows(const gs_table *table);
 const gs_row *gs_table_row(const gs_table *table, uint32_t variable_id); /* NULL: none. */
 
-/* Release an object once the forwarding thread can no longer hold it. */
+/* Release an object once the forwarding thread can no longer hold it. The next swap of the table
+ * begins the wait for that; `gs_table_pass` begins it without a swap. */
 void gs_table_retire(gs_table *table, void (*release)(void *), void *thing);
+void gs_table_pass(gs_table *table);
 void gs_table_reclaim(gs_table *table);
 uint32_t gs_table_retired(const gs_table *table);
 

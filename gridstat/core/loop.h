@@ -51,7 +51,7 @@ uint64_t gs_loop_cpu_ns(const gs_loop *loop);
  * time. */
 uint64_t gs_loop_now_ns(const gs_loop *loop);
 
-/* Notify the thread that a channel was opened, which may need probes. */
+/* Notify the thread that a channel was opened, held or released, which may need probes. */
 void gs_loop_notify(const gs_loop *loop);
 
 /* Release a channel; returns when the thread no longer holds it. One caller at a time: the Cython

@@ -10,6 +10,12 @@
 void *gs_allocate(size_t bytes);
 void gs_release(void *memory);
 
+/* Allocate GS_SECRET_BYTES_MAX of zeroed memory for a key. Core dumps leave it out and a forked
+ * child finds zeros in it, where the system can do that. The caller wipes it before the release. */
+#define GS_SECRET_BYTES_MAX 4096U
+void *gs_secret_allocate(void);
+void gs_secret_release(void *memory);
+
 /* True if the system would allocate so much now; checked before changes that cannot be undone. */
 bool gs_has_memory(size_t bytes);
 

@@ -106,6 +106,20 @@ void gs_lazy_release(void *memory, size_t bytes)
 
 #endif
 
+void *gs_secret_map(size_t bytes)
+{
+    void *memory = gs_lazy_allocate(bytes);
+#ifdef MADV_DONTDUMP
+    if (memory != NULL)
+        madvise(memory, bytes, MADV_DONTDUMP);
+#endif
+#ifdef MADV_WIPEONFORK
+    if (memory != NULL)
+        madvise(memory, bytes, MADV_WIPEONFORK); /* Linux before 4.14 refuses it. */
+#endif
+    return memory;
+}
+
 #if GS_LINUX
 
 int gs_udp_socket(int family)

@@ -99,4 +99,8 @@ ssize_t gs_send_each(int socket_, const uint8_t *bytes, size_t count, size_t str
 void *gs_lazy_allocate(size_t bytes);
 void gs_lazy_release(void *memory, size_t bytes);
 
+/* Map zeroed memory for keys: not in core dumps, and zeros in a forked child, where the system can
+ * do that. It is never given back. NULL when the system refuses. */
+void *gs_secret_map(size_t bytes);
+
 #endif

@@ -1,4 +1,5 @@
-/* Events that the first hop policed, by publisher's channel, variable and reason.
+/* Bounds of stamps at the first hop, and the events that it policed, by publisher's channel,
+ * variable and reason.
  *
  * A table of fixed size that the forwarding thread writes when an event is policed; any thread may
  * read it. Where there is no free place for one more variable, another one loses its counts: they
@@ -15,6 +16,28 @@
 #define GS_POLICED_PLACES  1024U /* A power of two. */
 #define GS_POLICED_PROBES  8U
 #define GS_POLICED_REASONS 6U /* In the order of the core's counters, from policed_port on. */
+
+/* Stamps this near to the present are within every bound (`model/stamp_law.py`). */
+#define GS_STAMP_NEAR_NS 100000000ULL
+
+/* How far ahead and behind of the first hop's clock the stamps of a variable may be. */
+typedef struct {
+    uint64_t ahead_ns;
+    uint64_t behind_ns;
+} gs_stamp_bounds;
+
+/* True for nearly all events: no bound has to be looked up. */
+static inline bool gs_stamp_is_near(uint64_t created_ns, uint64_t now_ns)
+{
+    return created_ns - now_ns + GS_STAMP_NEAR_NS <= 2 * GS_STAMP_NEAR_NS;
+}
+
+static inline bool gs_stamp_is_within(const gs_stamp_bounds *bounds, uint64_t created_ns,
+                                      uint64_t now_ns)
+{
+    return created_ns > now_ns ? created_ns - now_ns <= bounds->ahead_ns
+                               : now_ns - created_ns <= bounds->behind_ns;
+}
 
 typedef struct {
     gs_counter

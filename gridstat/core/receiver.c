@@ -24,6 +24,7 @@
 /* An opened incoming channel. */
 typedef struct {
     uint32_t channel_id; /* Atomic; 0: none. */
+    bool is_sealed;
     gs_source_state state;
     uint64_t host[2]; /* Host that sends on it; another host is accepted only after a silence. */
     uint64_t host_heard_ns;
@@ -220,6 +221,8 @@ static bool is_from_source(gs_receiver *receiver)
     if (receiver->source == GS_RECEIVER_SOURCES)
         return false;
     gs_known_source *source = &receiver->sources[receiver->source];
+    if (source->is_sealed) /* Its datagrams are authentic, wherever they come from. */
+        return true;
     uint64_t now_ns = receiver->now.steady_ns;
     bool is_same = source->host[0] == receiver->sender[0] && source->host[1] == receiver->sender[1];
     if (!is_same && source->host_heard_ns != 0 && now_ns - source->host_heard_ns < GS_QUIET_NS)
@@ -230,22 +233,69 @@ static bool is_from_source(gs_receiver *receiver)
     return true;
 }
 
-static void receive_datagram(gs_receiver *receiver, uint32_t port, const uint8_t *datagram,
-                             size_t bytes)
+static bool drop_malformed(gs_receiver *receiver, gs_form form)
+{
+    receiver->batch[GS_RECEIVED_IN]++;
+    receiver->batch[GS_RECEIVED_MALFORMED]++;
+    receiver->batch[GS_RECEIVED_MALFORMED + (uint32_t)form]++;
+    return false;
+}
+
+static bool drop_sealed(gs_receiver *receiver, gs_received reason)
+{
+    receiver->batch[reason]++;
+    return false;
+}
+
+static bool is_sealed_source(const gs_receiver *receiver)
+{
+    return receiver->source != GS_RECEIVER_SOURCES && receiver->sources[receiver->source].is_sealed;
+}
+
+/* Open a sealed datagram and find its source. Before it has proved authentic, nothing is counted
+ * but why it was dropped. */
+static __attribute__((noinline)) bool open_sealed(gs_receiver *receiver, uint32_t port,
+                                                  uint8_t *datagram, size_t bytes,
+                                                  gs_datagram *read)
+{
+    gs_form form = gs_sealed_read(datagram, bytes, read);
+    if (form != GS_WELL_FORMED)
+        return drop_malformed(receiver, form);
+    receiver->source = source_of(receiver, read->channel_id);
+    if (!is_sealed_source(receiver))
+        return drop_sealed(receiver, GS_RECEIVED_SEALED_UNKNOWN_CHANNEL);
+    gs_opening *opening = &receiver->sources[receiver->source].state.opening;
+    gs_authenticity found = gs_opening_open(opening, datagram, port);
+    if (found != GS_SEAL_AUTHENTIC)
+        return drop_sealed(receiver, GS_RECEIVED_SEALED_UNKNOWN_CHANNEL + (gs_received)found);
+    form = gs_events_read(datagram, read);
+    return form == GS_WELL_FORMED || drop_malformed(receiver, form);
+}
+
+/* Check a datagram and find its source; false: it was dropped. */
+static inline bool read_datagram(gs_receiver *receiver, uint32_t port, uint8_t *datagram,
+                                 size_t bytes, gs_datagram *read)
+{
+    gs_form form = gs_datagram_read(datagram, bytes, GS_VERSIONS_PLAIN, read);
+    if (form == GS_MALFORMED_VERSION && datagram[0] == GS_VERSION_SEALED)
+        return open_sealed(receiver, port, datagram, bytes, read);
+    if (form != GS_WELL_FORMED)
+        return drop_malformed(receiver, form);
+    receiver->source = source_of(receiver, read->channel_id);
+    if (is_sealed_source(receiver))
+        return drop_sealed(receiver, GS_RECEIVED_SEALED_PLAIN);
+    return true;
+}
+
+static void receive_datagram(gs_receiver *receiver, uint32_t port, uint8_t *datagram, size_t bytes)
 {
     gs_datagram read;
-    gs_form form = gs_datagram_read(datagram, bytes, GS_VERSIONS_MAX, &read);
     receiver->batch[GS_RECEIVED_DATAGRAMS]++;
     receiver->batch[GS_RECEIVED_BYTES] += bytes;
-    if (form != GS_WELL_FORMED) {
-        receiver->batch[GS_RECEIVED_IN]++;
-        receiver->batch[GS_RECEIVED_MALFORMED]++;
-        receiver->batch[GS_RECEIVED_MALFORMED + (uint32_t)form]++;
+    if (!read_datagram(receiver, port, datagram, bytes, &read))
         return;
-    }
     receiver->batch[GS_RECEIVED_IN] += read.event_count;
     receiver->batch[GS_RECEIVED_PROBES] += read.event_count == 0;
-    receiver->source = source_of(receiver, read.channel_id);
     if (receiver->only_sources && !is_from_source(receiver)) {
         receiver->batch[GS_RECEIVED_POLICED_SOURCE] += read.event_count;
         return;
@@ -279,7 +329,7 @@ static void finish_call(gs_receiver *receiver)
 /* Return when the kernel received the message; 0: unknown. */
 static uint64_t receive_message(gs_receiver *receiver, uint32_t port, gs_message *message)
 {
-    const uint8_t *buffer = message->header.msg_iov->iov_base;
+    uint8_t *buffer = message->header.msg_iov->iov_base;
     size_t bytes = message->bytes;
     /* The kernel may have joined several datagrams of one length. */
     gs_ancillary found = gs_read_ancillary(&message->header);
@@ -500,6 +550,8 @@ void gs_receiver_shut(gs_receiver *receiver)
 void gs_receiver_close(gs_receiver *receiver)
 {
     gs_receiver_shut(receiver);
+    for (uint32_t i = 0; i < GS_RECEIVER_SOURCES; i++)
+        gs_opening_close(&receiver->sources[i].state.opening);
     gs_expected_close(&receiver->expected);
     pthread_mutex_destroy(&receiver->running);
     gs_sample_ring_close(&receiver->ring);
@@ -551,7 +603,7 @@ static gs_known_source *find_source(gs_receiver *receiver, uint32_t channel_id)
 
 /* Take the first free index. The thread no longer holds it: `gs_receiver_close_source` has
  * waited. */
-static bool open_source(gs_receiver *receiver, uint32_t channel_id)
+static bool open_source(gs_receiver *receiver, uint32_t channel_id, bool is_sealed)
 {
     if (find_source(receiver, channel_id) != NULL)
         return true;
@@ -560,6 +612,7 @@ static bool open_source(gs_receiver *receiver, uint32_t channel_id)
         return false;
     memset(&source->state, 0, sizeof source->state);
     source->host_heard_ns = 0;
+    source->is_sealed = is_sealed;
     source->state.opened_ns = gs_clock_ns(CLOCK_MONOTONIC);
     __atomic_store_n(&source->channel_id, channel_id, __ATOMIC_RELEASE);
     uint32_t count = (uint32_t)(source - receiver->sources) + 1;
@@ -570,10 +623,10 @@ static bool open_source(gs_receiver *receiver, uint32_t channel_id)
     return true;
 }
 
-bool gs_receiver_open_source(gs_receiver *receiver, uint32_t channel_id)
+bool gs_receiver_open_source(gs_receiver *receiver, uint32_t channel_id, bool is_sealed)
 {
     pthread_mutex_lock(&receiver->expected.adding);
-    bool has_room = open_source(receiver, channel_id);
+    bool has_room = open_source(receiver, channel_id, is_sealed);
     pthread_mutex_unlock(&receiver->expected.adding);
     return has_room;
 }
@@ -585,9 +638,55 @@ bool gs_receiver_close_source(gs_receiver *receiver, uint32_t channel_id)
     if (source != NULL) {
         __atomic_store_n(&source->channel_id, 0, __ATOMIC_RELEASE);
         gs_expected_settle(&receiver->expected);
+        gs_opening_close(&source->state.opening);
     }
     pthread_mutex_unlock(&receiver->expected.adding);
     return source != NULL;
+}
+
+/* --- Keys -------------------------------------------------------------------------------- */
+
+/* The opening of a sealed source; NULL: there is none. */
+static gs_opening *opening_of(gs_receiver *receiver, uint32_t channel_id)
+{
+    gs_known_source *source = find_source(receiver, channel_id);
+    return source == NULL || !source->is_sealed ? NULL : &source->state.opening;
+}
+
+bool gs_receiver_is_sealed(gs_receiver *receiver, uint32_t channel_id)
+{
+    pthread_mutex_lock(&receiver->expected.adding);
+    bool is_sealed = opening_of(receiver, channel_id) != NULL;
+    pthread_mutex_unlock(&receiver->expected.adding);
+    return is_sealed;
+}
+
+bool gs_receiver_set_keys(gs_receiver *receiver, uint32_t channel_id, gs_seal_backend backend,
+                          const gs_key_spec *specs, uint32_t count)
+{
+    pthread_mutex_lock(&receiver->expected.adding);
+    gs_opening *opening = opening_of(receiver, channel_id);
+    gs_key_set *fresh =
+        opening == NULL ? NULL : gs_key_set_make(backend, specs, count, opening->keys);
+    if (fresh != NULL) {
+        gs_key_set *old = gs_opening_swap(opening, fresh);
+        gs_expected_settle(&receiver->expected);
+        gs_key_set_release(old);
+    }
+    pthread_mutex_unlock(&receiver->expected.adding);
+    return fresh != NULL;
+}
+
+bool gs_receiver_keys(gs_receiver *receiver, uint32_t channel_id, gs_receiver_key_facts *facts)
+{
+    pthread_mutex_lock(&receiver->expected.adding);
+    gs_opening *opening = opening_of(receiver, channel_id);
+    if (opening != NULL) {
+        facts->epoch = gs_opening_take_epoch(opening);
+        gs_opening_take_unknown(opening, facts->unknown);
+    }
+    pthread_mutex_unlock(&receiver->expected.adding);
+    return opening != NULL;
 }
 
 uint32_t gs_receiver_source(gs_receiver *receiver, uint32_t place, gs_source_facts *facts)

@@ -4,7 +4,8 @@
  *
  * The thread blocks all signals, takes no lock (neither Python's nor its own) and never allocates.
  * Every event ends in exactly one counter: in = malformed + policed_source + unknown + duplicate +
- * policed_jump + delivered + ring_full, where a malformed datagram counts once.
+ * policed_jump + delivered + ring_full, where a malformed datagram counts once. A datagram of a
+ * sealed source that is not authentic is no part of this: it counts in `sealed_...` alone.
  */
 #ifndef GS_RECEIVER_H
 #define GS_RECEIVER_H
@@ -45,6 +46,11 @@ typedef enum {
     GS_RECEIVED_PROBES,
     GS_RECEIVED_NEWEST_FULL, /* Accepted unknown, no free place for its newest. */
     GS_RECEIVED_POLICED_SOURCE,
+    GS_RECEIVED_SEALED_UNKNOWN_CHANNEL,
+    GS_RECEIVED_SEALED_UNKNOWN_EPOCH, /* In the order of `gs_authenticity`. */
+    GS_RECEIVED_SEALED_REPLAYED,
+    GS_RECEIVED_SEALED_FORGED,
+    GS_RECEIVED_SEALED_PLAIN, /* Not sealed, on a channel that is. */
     GS_RECEIVED_COUNTERS,
 } gs_received;
 
@@ -96,8 +102,25 @@ bool gs_receiver_expect(gs_receiver *receiver, uint32_t variable_id, const gs_la
 bool gs_receiver_forget(gs_receiver *receiver, uint32_t variable_id);
 bool gs_receiver_close_source(gs_receiver *receiver, uint32_t channel_id);
 
-/* False: there are GS_RECEIVER_SOURCES already. */
-bool gs_receiver_open_source(gs_receiver *receiver, uint32_t channel_id);
+/* False: there are GS_RECEIVER_SOURCES already. A sealed source accepts sealed datagrams from any
+ * host, and no others. One that is open stays as it is. */
+bool gs_receiver_open_source(gs_receiver *receiver, uint32_t channel_id, bool is_sealed);
+
+/* Accept these keys on a source from now on; returns when the old ones are wiped, at most one
+ * receive call later. False: no such sealed source is open, or the machine cannot seal. */
+bool gs_receiver_set_keys(gs_receiver *receiver, uint32_t channel_id, gs_seal_backend backend,
+                          const gs_key_spec *specs, uint32_t count);
+
+bool gs_receiver_is_sealed(gs_receiver *receiver, uint32_t channel_id); /* Such a one is open. */
+
+/* Facts about the keys of a source. */
+typedef struct {
+    uint64_t epoch; /* Of the last authentic datagram, and 1; 0: none. */
+    uint64_t unknown[GS_EPOCH_WORDS];
+} gs_receiver_key_facts;
+
+/* Read the facts since the last call, and forget them. False: no such sealed source is open. */
+bool gs_receiver_keys(gs_receiver *receiver, uint32_t channel_id, gs_receiver_key_facts *facts);
 
 /* Channel id of the source at an index below the count, with its facts; 0: the index is free. */
 uint32_t gs_receiver_source(gs_receiver *receiver, uint32_t place, gs_source_facts *facts);

@@ -10,7 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gridstat.core.reference_datagram import EVENT, OPTION_BYTES, read_datagram
+from gridstat.core.counter_names import SEALED_REASONS
+from gridstat.core.key_settings import checked_key, checked_keys, not_sealed
+from gridstat.core.reference_datagram import (
+    EVENT,
+    OPTION_BYTES,
+    Received,
+    read_datagram,
+    read_opened,
+)
 from gridstat.core.reference_egress import (
     BufferPool,
     DatagramWriter,
@@ -18,9 +26,18 @@ from gridstat.core.reference_egress import (
     PacedEgress,
     PackedEgress,
 )
+from gridstat.core.reference_seal import ReferenceOpening, ReferenceSealing, ReferenceSealKey
 from gridstat.core.reference_sockets import MemoryLine, Sockets, UdpLine
 from gridstat.core.reference_sources import Source, SourceState
-from gridstat.core.reference_window import QUIET_NS, Arrival, ArrivalRing, Refusal, SlotWindow
+from gridstat.core.reference_window import (
+    CLOCK_AHEAD_NS,
+    CLOCK_BEHIND_NS,
+    QUIET_NS,
+    Arrival,
+    ArrivalRing,
+    Refusal,
+    SlotWindow,
+)
 from gridstat.core.rows import (
     BASELINE,
     CLASS_ALERT,
@@ -33,15 +50,17 @@ from gridstat.core.rows import (
     check_delta,
     check_limits,
     check_versions,
+    counter_before,
 )
 from gridstat.model.copy_window import COPY_PATHS, CopyWindow, open_slots
-from gridstat.model.errors import LayoutError, LimitReached, UnknownName
+from gridstat.model.errors import LayoutError, LimitReached, Misuse, UnknownName
 from gridstat.model.flooding import is_ahead, is_fresh
 from gridstat.model.rate_law import slot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from gridstat.core.key_settings import ChannelKey, ReceivingState, SendingState
     from gridstat.core.reference_datagram import Event
     from gridstat.core.rows import CopyFacts
     from gridstat.model.rate_law import Period
@@ -77,7 +96,7 @@ class Entry:
 class ReferenceCore:
     """The same calls as the compiled `Core`, with the same outcome; sockets only by `run`."""
 
-    def __init__(self, limits: Limits | None = None, *, versions_max: int = 2) -> None:
+    def __init__(self, limits: Limits | None = None, *, versions_max: int = 3) -> None:
         self._limits = limits or Limits()
         check_limits(self._limits)
         self._versions_max = check_versions(versions_max)
@@ -115,7 +134,8 @@ class ReferenceCore:
             raise LimitReached("too many closed channels are still named by rows")
         line = MemoryLine() if spec.address is None else UdpLine(spec.address)
         # Counters go on where the id's last channel ended: no pair of both ever comes twice.
-        writer = DatagramWriter(spec, line, last_number=self._last_numbers.get(spec.channel_id, 0))
+        last_number = counter_before(spec, self._last_numbers.get(spec.channel_id, 0))
+        writer = DatagramWriter(spec, line, last_number=last_number)
         egress = PacedEgress(writer) if spec.bandwidth_bytes_per_s > 0 else PackedEgress(writer)
         self._channels[spec.channel_id] = Channel(spec, line, egress)
 
@@ -128,14 +148,77 @@ class ReferenceCore:
         self._last_numbers[channel_id] = channel.egress.writer.last_number
         return channel.egress.writer.counters
 
+    def release_channel(self, channel_id: int) -> None:
+        """Send events too on a channel that was opened held."""
+        writer = self._open(channel_id).egress.writer
+        writer.is_held, writer.is_probed = False, True
+
+    def hold_channel(self, channel_id: int, *, is_probed: bool) -> None:
+        """Send no events until `release_channel`, and probes only if asked for."""
+        writer = self._open(channel_id).egress.writer
+        if not (writer.spec.is_sealed or writer.spec.is_held):
+            raise Misuse(f"channel {channel_id} cannot be held", hint="open it with is_held")
+        writer.is_held, writer.is_probed = True, is_probed
+
+    def set_sending_key(self, channel_id: int, epoch: int, key: bytes, salt: bytes) -> None:
+        """Seal with this key from the next datagram on."""
+        checked_key(epoch, key, salt)
+        sealing = ReferenceSealing(epoch, ReferenceSealKey(key, salt))
+        self._sealed(channel_id).sealing = sealing
+
+    def clear_sending_key(self, channel_id: int) -> None:
+        """Take the key away: the channel sends nothing until it has another."""
+        self._sealed(channel_id).sealing = None
+
+    def sending_state(self, channel_id: int) -> SendingState:
+        """Return the epoch in use, the datagrams under its key, and the counters."""
+        writer = self._open(channel_id).egress.writer
+        sealing = writer.sealing
+        return {
+            "epoch": -1 if sealing is None else sealing.epoch,
+            "datagrams": 0 if sealing is None else sealing.datagrams,
+            "first_counter": writer.first_number,
+            "newest_counter": writer.last_number,
+        }
+
+    def set_receiving_keys(self, channel_id: int, keys: Iterable[ChannelKey]) -> None:
+        """Accept these keys on a sealed source and no others; one that stays keeps its windows."""
+        checked = checked_keys(keys)
+        self._opening(channel_id).set_keys(checked)
+
+    def receiving_state(self, channel_id: int) -> ReceivingState:
+        """Return the epoch last authenticated, and the unknown epochs since the last call."""
+        return self._opening(channel_id).state()
+
+    def _sealed(self, channel_id: int) -> DatagramWriter:
+        writer = self._open(channel_id).egress.writer
+        if not writer.spec.is_sealed:
+            raise not_sealed(channel_id)
+        return writer
+
+    def _opening(self, channel_id: int) -> ReferenceOpening:
+        source = self._sources.get(channel_id)
+        if source is None:
+            raise UnknownName(f"no source {channel_id} is open")
+        if not source.is_sealed:
+            raise not_sealed(channel_id)
+        return source.state.opening
+
     def open_source(
-        self, channel_id: int, *, is_publisher: bool = False, back_channel: int = 0
+        self,
+        channel_id: int,
+        *,
+        is_publisher: bool = False,
+        back_channel: int = 0,
+        is_sealed: bool = False,
     ) -> None:
         if not 0 < channel_id < 2**32 or not 0 <= back_channel < 2**32:
             raise LayoutError(f"{channel_id} or {back_channel} is not a channel id")
         known = self._sources.get(channel_id)
         state = SourceState(opened_ns=self._quiet_ns) if known is None else known.state
-        self._sources[channel_id] = Source(channel_id, is_publisher, back_channel, state)
+        if not is_sealed:
+            state.opening.set_keys(())
+        self._sources[channel_id] = Source(channel_id, is_publisher, back_channel, state, is_sealed)
 
     def close_source(self, channel_id: int) -> None:
         if self._sources.pop(channel_id, None) is None:
@@ -213,7 +296,7 @@ class ReferenceCore:
     def _receive(self, datagram: bytes, *, port: int, now_ns: int) -> None:
         self._counts["datagrams_in"] += 1
         self._counts["bytes_in"] += len(datagram)
-        received = read_datagram(datagram, self._versions_max)
+        received = self._read(datagram, port)
         if isinstance(received, str):
             self._counts[received] += 1
             return
@@ -230,6 +313,20 @@ class ReferenceCore:
                 )
                 reason = end.removeprefix("policed_")
                 counts[reason] = counts.get(reason, 0) + 1
+
+    def _read(self, datagram: bytes, port: int) -> Received | str:
+        """Return the datagram, opened if it is sealed, or the name of the counter of its fault."""
+        received = read_datagram(datagram, self._versions_max)
+        if isinstance(received, str):
+            return received
+        source = self._sources.get(received.channel_id)
+        if isinstance(received, Received):
+            is_sealed = source is not None and source.is_sealed
+            return "sealed_plain" if is_sealed else received
+        if source is None or not source.is_sealed:
+            return "sealed_unknown_channel"
+        opened = source.state.opening.open(datagram, port)
+        return opened if isinstance(opened, str) else read_opened(opened)
 
     def _end_of(self, event: Event, source: Source | None, *, port: int, now_ns: int) -> str:
         """Process the event and return the name of the counter that it ends in."""
@@ -272,8 +369,11 @@ class ReferenceCore:
         if row.source != source.channel_id:
             return "policed_source"
         if not row.is_stamp_exempt:
-            is_apart = 0 < bound_ns < abs(event.created_ns - now_ns)
-            return "policed_stamp" if is_apart else None
+            ahead_ns = event.created_ns - now_ns
+            is_near = bound_ns == 0 or -behind_of(row, bound_ns) <= ahead_ns <= ahead_of(
+                row, bound_ns
+            )
+            return None if is_near else "policed_stamp"
         if row.period is None:
             return None  # Its ring looks at the pace of what is no copy.
         keeps = entry.seen.pace.keeps(row.interval_ns_min, now_ns=now_ns, is_burst=True)
@@ -395,13 +495,29 @@ def _offer(
     if isinstance(entry.seen, SlotWindow):
         assert slot is not None
         return entry.seen.offer(
-            slot, is_publisher=is_publisher, now_ns=now_ns, is_replayed=entry.row.is_replayed
+            slot,
+            is_publisher=is_publisher,
+            now_ns=now_ns,
+            is_replayed=entry.row.is_replayed,
+            near_slots=None if entry.row.is_stamp_exempt else _near_slots(entry.row, now_ns),
         )
     return entry.seen.offer(
         Arrival(event.created_ns, event.sequence, now_ns),
         interval_ns_min=entry.row.interval_ns_min if is_publisher else 0,
         is_burst=entry.row.is_stamp_exempt,
     )
+
+
+def _near_slots(row: Row, now_ns: int) -> range | None:
+    """Return the slots of stamps near the present, with two slots of grace for early ones.
+
+    The slots at the bounds of 64 bits stand for all beyond, and are near nothing.
+    """
+    if row.period is None or now_ns > 2**64 - 1 - CLOCK_AHEAD_NS:
+        return None
+    first = slot_of(max(0, now_ns - CLOCK_BEHIND_NS), row.period, row.phase_ns)
+    last = slot_of(now_ns + CLOCK_AHEAD_NS, row.period, row.phase_ns) + 2
+    return range(max(first, 1 - 2**63), min(last, 2**63 - 2) + 1)
 
 
 def _clock_of(row: Row) -> tuple[Period, int] | None:
@@ -413,7 +529,7 @@ def _counter_names() -> Iterator[str]:
     for end, reasons in REASONS.items():
         yield from (f"{end}_{reason}" for reason in reasons)
     yield from ("duplicate", "not_due", "dispatched", "flooded", "datagrams_in", "bytes_in")
-    yield from ("newest_too_large", "flood_withheld")
+    yield from ("newest_too_large", "flood_withheld", *SEALED_REASONS)
 
 
 @dataclass(slots=True)
@@ -505,6 +621,16 @@ def _flooding_scope(row: Row, active: int, slot: int | None) -> int | None:
 
 def _is_in_scope(spec: ChannelSpec, scope: int) -> bool:
     return spec.floods and spec.level >= scope
+
+
+def ahead_of(row: Row, bound_ns: int) -> int:
+    """Return how far ahead a stamp of this row may be at the first hop."""
+    return row.ahead_ns_max if row.has_stamp_bounds else bound_ns
+
+
+def behind_of(row: Row, bound_ns: int) -> int:
+    """Return how far behind a stamp of this row may be at the first hop."""
+    return row.behind_ns_max if row.has_stamp_bounds else bound_ns
 
 
 def _may_flood(

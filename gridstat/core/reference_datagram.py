@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from gridstat.core.key_settings import TAG_BYTES
 from gridstat.core.reference_egress import HEADER
+from gridstat.core.rows import DATAGRAM_VERSION_SEALED
 
 EVENT = struct.Struct(">QIBBH8s")
 """created_ns, variable_id, option_count, flags, sequence, value; options follow, 24 bytes each."""
@@ -33,18 +35,42 @@ class Received:
     events: list[Event]
 
 
-def read_datagram(datagram: bytes, versions_max: int) -> Received | str:
-    """Return the datagram, checked completely, or the name of the counter of its fault."""
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A sealed datagram with a good header; nothing of it can be trusted before it is opened."""
+
+    channel_id: int
+
+
+def read_datagram(datagram: bytes, versions_max: int) -> Received | Sealed | str:
+    """Return the datagram, checked as far as it can be read, or the name of the counter of its
+    fault."""
     if len(datagram) < HEADER.size:
         return "malformed_short"
-    version, key_epoch, length, channel_id, counter = HEADER.unpack_from(datagram)
+    version, key_epoch, length, _, _ = HEADER.unpack_from(datagram)
     if not 1 <= version <= versions_max:
         return "malformed_version"
+    if version == DATAGRAM_VERSION_SEALED:
+        return _read_sealed(datagram)
     if key_epoch != 0:
         return "malformed_epoch"
     is_probe = length == HEADER.size and version >= VERSION_WITH_PROBES
     if (length < HEADER.size + EVENT.size and not is_probe) or length > len(datagram):
         return "malformed_length"
+    return read_opened(datagram)
+
+
+def _read_sealed(datagram: bytes) -> Sealed | str:
+    _, _, length, channel_id, _ = HEADER.unpack_from(datagram)
+    is_probe = length == HEADER.size
+    has_room = is_probe or length >= HEADER.size + EVENT.size
+    is_whole = length + TAG_BYTES <= len(datagram)
+    return Sealed(channel_id) if has_room and is_whole else "malformed_length"
+
+
+def read_opened(datagram: bytes) -> Received | str:
+    """Return a plain or opened datagram, or the name of the counter of its fault."""
+    _, _, length, channel_id, counter = HEADER.unpack_from(datagram)
     events = _events_of(datagram[HEADER.size : length])
     return "malformed_option" if events is None else Received(channel_id, counter, events)
 

@@ -10,11 +10,15 @@ from __future__ import annotations
 import struct
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gridstat.core.counter_names import CHANNEL_COUNTERS
+from gridstat.core.key_settings import TAG_BYTES
 from gridstat.core.rows import CLASS_REPLAY, PORT_DATA, PORT_URGENT, ChannelSpec
 from gridstat.model.wire_law import wire_bytes
+
+if TYPE_CHECKING:
+    from gridstat.core.reference_seal import ReferenceSealing
 
 HEADER = struct.Struct(">BBHIQ")
 """version, key_epoch, length (without padding), channel_id, counter."""
@@ -112,16 +116,36 @@ class DatagramWriter:
         """Time of the last flush of events; they count as a sign of life like a probe."""
         self._has_failed = False
         """True if events could not be sent since the last probe."""
+        self.first_number = last_number + 1
+        self.sealing: ReferenceSealing | None = None
+        self.is_held = spec.is_held
+        self.is_probed = True
+        self.overhead_bytes = HEADER.size + (TAG_BYTES if spec.is_sealed else 0)
 
-    def finish(self, events: list[bytes], *, pad_to_bytes: int = 0) -> Datagram:
-        """Put a header before the events; the padding behind them is not part of `length`."""
+    def silence(self) -> str | None:
+        """Return the counter of due events that the channel does not send, or None if it sends."""
+        if self.is_held:
+            return "unproven"
+        return "no_key" if self.spec.is_sealed and self.sealing is None else None
+
+    def drop(self, reason: str) -> None:
+        """Count an event that is not sent."""
+        self.counters[reason] += 1
+        self._has_failed = True
+
+    def finish(self, events: list[bytes], port: int, *, pad_to_bytes: int = 0) -> Datagram:
+        """Put a header before the events and seal them; the padding is not part of `length`."""
         self.last_number += 1
         length = HEADER.size + sum(map(len, events))
+        epoch = 0 if self.sealing is None else self.sealing.epoch
         header = HEADER.pack(
-            self.spec.datagram_version, 0, length, self.spec.channel_id, self.last_number
+            self.spec.datagram_version, epoch, length, self.spec.channel_id, self.last_number
         )
-        octets = b"".join((header, *events)).ljust(pad_to_bytes, b"\0")
-        return Datagram(octets, len(events))
+        octets = b"".join((header, *events))
+        if self.sealing is not None:
+            octets = self.sealing.key.seal(octets, port)
+            self.sealing.datagrams += 1
+        return Datagram(octets.ljust(pad_to_bytes, b"\0"), len(events))
 
     def send(self, port: int, datagram: Datagram) -> None:
         try:
@@ -141,7 +165,8 @@ class DatagramWriter:
         interval after them, unless some of them could not be sent.
         """
         interval_ns = self.spec.probe_interval_ns
-        if interval_ns == 0 or now_ns < self._next_probe_ns:
+        is_over = self.spec.probes_only_when_held and not self.is_held
+        if not self.is_probed or is_over or now_ns < self._next_probe_ns:
             return None
         is_postponed = self.spec.probes_only_when_idle and not self._has_failed
         if is_postponed and self.sent_ns is not None:
@@ -150,7 +175,11 @@ class DatagramWriter:
                 return None
         next_ns = self._next_probe_ns + interval_ns
         self._next_probe_ns = next_ns if next_ns > now_ns else now_ns + interval_ns
-        probe = self.finish([])
+        self._has_failed = False
+        if self.spec.is_sealed and self.sealing is None:
+            self.counters["probes_failed"] += 1
+            return None
+        probe = self.finish([], PORT_DATA)
         before = self.counters["datagrams_out"]
         self.send(PORT_DATA, probe)
         self._has_failed = False
@@ -168,9 +197,10 @@ class DatagramWriter:
 class Run:
     """Datagrams for one GSO send: all but the last have the length of the first, the stride."""
 
+    segment_bytes: int
+    """Of the open segment: header, tag and events."""
     finished: list[Datagram] = field(default_factory=list)
     events: list[bytes] = field(default_factory=list)
-    segment_bytes: int = HEADER.size
     stride: int = 0
 
 
@@ -179,15 +209,19 @@ class PackedEgress:
 
     def __init__(self, writer: DatagramWriter) -> None:
         self.writer = writer
-        self._runs = {PORT_URGENT: Run(), PORT_DATA: Run()}
+        self._runs = {port: Run(writer.overhead_bytes) for port in (PORT_URGENT, PORT_DATA)}
 
     def append(self, outgoing: Outgoing, traffic_class: int) -> None:
         del traffic_class  # Without a queue no event overtakes another.
         event, port = outgoing.event, outgoing.port
         self.writer.counters["due"] += 1
-        if HEADER.size + len(event) > self.writer.spec.mtu_bytes:
+        silence = self.writer.silence()
+        if silence is not None:
+            self.writer.drop(silence)
+            return
+        if self.writer.overhead_bytes + len(event) > self.writer.spec.mtu_bytes:
             self._send_run(port)
-            self.writer.send(port, self.writer.finish([event]))
+            self.writer.send(port, self.writer.finish([event], port))
             return
         run = self._runs[port]
         if run.segment_bytes + len(event) > (run.stride or self.writer.spec.mtu_bytes):
@@ -220,19 +254,19 @@ class PackedEgress:
         if (
             segments == SEGMENTS_MAX
             or (segments + 1) * stride > RUN_BYTES_MAX
-            or HEADER.size + event_bytes > stride
+            or self.writer.overhead_bytes + event_bytes > stride
         ):
             self._send_run(port)
             return
-        run.finished.append(self.writer.finish(run.events, pad_to_bytes=stride))
+        run.finished.append(self.writer.finish(run.events, port, pad_to_bytes=stride))
         run.stride = stride
         run.events = []
-        run.segment_bytes = HEADER.size
+        run.segment_bytes = self.writer.overhead_bytes
 
     def _send_run(self, port: int) -> None:
-        run, self._runs[port] = self._runs[port], Run()
+        run, self._runs[port] = self._runs[port], Run(self.writer.overhead_bytes)
         if run.events:
-            run.finished.append(self.writer.finish(run.events))
+            run.finished.append(self.writer.finish(run.events, port))
         for datagram in run.finished:
             self.writer.send(port, datagram)
 
@@ -263,12 +297,20 @@ class PacedEgress:
 
     def pump(self, now_ns: int) -> None:
         """Send what the bandwidth allows by now."""
+        if self.next_free_ns <= now_ns:
+            self._drop_if_silent()
         while self.next_free_ns <= now_ns and (queue := self._first_queue()) is not None:
             port = queue[0].port
-            datagram = self.writer.finish(self._take_together(queue))
+            datagram = self.writer.finish(self._take_together(queue), port)
             self.writer.send(port, datagram)
             self.writer.sent_ns = now_ns
             self._charge(datagram, now_ns)
+
+    def _drop_if_silent(self) -> None:
+        silence = self.writer.silence()
+        while silence is not None and (queue := self._first_queue()) is not None:
+            self._take(queue)
+            self.writer.drop(silence)
 
     def probe(self, now_ns: int) -> None:
         """Send a probe if one is due; it overtakes queued events, but uses the same line."""
@@ -299,7 +341,7 @@ class PacedEgress:
         if queue is replay:
             bytes_max = min(bytes_max, self.writer.spec.bandwidth_bytes_per_s // REPLAYS_PER_S)
         events = [self._take(queue)]
-        room_bytes = bytes_max - HEADER.size - len(events[0])
+        room_bytes = bytes_max - self.writer.overhead_bytes - len(events[0])
         while (following := self._first_queue()) is not None:
             waiting = following[0]
             if waiting.port != port or len(waiting.event) > room_bytes:

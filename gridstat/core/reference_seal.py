@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from gridstat.model.errors import LayoutError
+
+if TYPE_CHECKING:
+    from gridstat.core.key_settings import ChannelKey, ReceivingState
 
 HEADER_BYTES: Final = 16
 KEY_BYTES: Final = 16
@@ -25,27 +29,27 @@ class ReferenceSealKey:
         self._cipher = AESGCM(key)
         self._salt = salt
 
-    def seal(self, datagram: bytes) -> bytes:
+    def seal(self, datagram: bytes, port: int = 0) -> bytes:
         """Return the sealed datagram: header, encrypted events, tag."""
         header, events = datagram[:HEADER_BYTES], datagram[HEADER_BYTES:]
-        return header + self._cipher.encrypt(self._nonce(header), events, header)
+        return header + self._cipher.encrypt(self._nonce(header, port), events, header)
 
-    def unseal(self, datagram: bytes) -> bytes | None:
+    def unseal(self, datagram: bytes, port: int = 0) -> bytes | None:
         """Return header and events of a sealed datagram, or None if it is forged or damaged."""
         if len(datagram) < HEADER_BYTES + TAG_BYTES:
             return None
         header, sealed = datagram[:HEADER_BYTES], datagram[HEADER_BYTES:]
         try:
-            return header + self._cipher.decrypt(self._nonce(header), sealed, header)
+            return header + self._cipher.decrypt(self._nonce(header, port), sealed, header)
         except InvalidTag:
             return None
 
-    def _nonce(self, header: bytes) -> bytes:
-        return self._salt + header[8:16]
+    def _nonce(self, header: bytes, port: int) -> bytes:
+        return self._salt[:-1] + bytes([self._salt[-1] ^ port]) + header[8:16]
 
 
 class ReferenceReplayWindow:
-    """Counters that were accepted under one key, back to 2,047 before the newest."""
+    """Counters that were accepted under one key on one port, back to 2,047 before the newest."""
 
     def __init__(self) -> None:
         self._newest = 0
@@ -60,3 +64,64 @@ class ReferenceReplayWindow:
         self._newest = max(self._newest, counter)
         self._seen = {each for each in self._seen if each > self._newest - REPLAY_DATAGRAMS}
         self._seen.add(counter)
+
+
+@dataclass(slots=True)
+class ReferenceSealing:
+    """The key that a sender uses, and the datagrams that were sealed with it."""
+
+    epoch: int
+    key: ReferenceSealKey
+    datagrams: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedKey:
+    """A key that a receiver accepts, with a window for each port."""
+
+    words: ChannelKey
+    key: ReferenceSealKey
+    windows: tuple[ReferenceReplayWindow, ReferenceReplayWindow]
+
+
+@dataclass(slots=True)
+class ReferenceOpening:
+    """What a sealed source knows of its keys; `channel_keys.c` is the fast version."""
+
+    keys: dict[int, AcceptedKey] = field(default_factory=dict)
+    epoch: int = -1
+    unknown: set[int] = field(default_factory=set)
+
+    def set_keys(self, keys: tuple[ChannelKey, ...]) -> None:
+        """Accept these keys and no others; one that stays keeps its windows."""
+        before, self.keys = self.keys, {}
+        for words in keys:
+            known = before.get(words[0])
+            if known is None or known.words != words:
+                windows = (ReferenceReplayWindow(), ReferenceReplayWindow())
+                known = AcceptedKey(words, ReferenceSealKey(words[1], words[2]), windows)
+            self.keys[words[0]] = known
+
+    def open(self, datagram: bytes, port: int) -> bytes | str:
+        """Return header and events of an authentic datagram, else the counter of its fault."""
+        epoch, counter = datagram[1], int.from_bytes(datagram[8:16], "big")
+        accepted = self.keys.get(epoch)
+        if accepted is None:
+            self.unknown.add(epoch)
+            return "sealed_unknown_epoch"
+        window = accepted.windows[port]
+        if not window.is_new(counter):
+            return "sealed_replayed"
+        end = int.from_bytes(datagram[2:4], "big") + TAG_BYTES
+        opened = accepted.key.unseal(datagram[:end], port)
+        if opened is None:
+            return "sealed_forged"
+        window.note(counter)
+        self.epoch = epoch
+        return opened
+
+    def state(self) -> ReceivingState:
+        """Return what was noted since the last call, and forget it."""
+        unknown, self.unknown = self.unknown, set()
+        epoch, self.epoch = self.epoch, -1
+        return {"epoch": epoch, "unknown_epochs": tuple(sorted(unknown))}

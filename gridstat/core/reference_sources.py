@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gridstat.core.reference_seal import ReferenceOpening
+
 SEEN_DATAGRAMS = 1_024
 """Range of numbers within which a duplicated datagram is distinguished from a late one."""
 LATE_MAX = 1_000_000
-GAP_MAX = 2**32
-"""A number further back or ahead than these is of a restarted sender."""
+GAP_MAX = 2**24
+"""A number further back or ahead than these is of a restarted sender. A sealed one begins at
+a random number of 40 bits, so that it is taken for a gap once in 2^16 times."""
 
 _U64 = 2**64
 
@@ -32,6 +35,7 @@ class SourceState:
     seen: set[int] = field(default_factory=set)
     last: list[int] = field(default_factory=lambda: [0, 0])
     """The number that came last, by port."""
+    opening: ReferenceOpening = field(default_factory=ReferenceOpening)
 
     def note(self, counter: int, *, port: int, is_probe: bool, now_ns: int) -> None:
         """Note one valid datagram."""
@@ -71,6 +75,7 @@ class SourceState:
             "lost": self.lost,
             "reordered": self.reordered,
             "probes": self.probes,
+            "newest_counter": self.newest,
         }
 
     def _advance(self, counter: int, ahead: int) -> None:
@@ -105,3 +110,5 @@ class Source:
     is_publisher: bool
     back_channel: int
     state: SourceState
+    is_sealed: bool = False
+    """True if it accepts sealed datagrams and no others."""

@@ -24,6 +24,9 @@ POLICED_SLOTS = 64
 RING_EVENTS = FLOOD_EVENTS_MAX
 QUIET_NS = 1_000_000_000
 """Silence after which events from far behind the window mean a restarted clock, not old copies."""
+CLOCK_AHEAD_NS = 1_100_000_000
+CLOCK_BEHIND_NS = 11_000_000_000
+"""An honest stamp is no further ahead of our clock, and no older, whatever host it is from."""
 PACE_JITTER_NS = 10_000_000
 """Time by which an alert may come before it is due."""
 PACE_BURST_NS = 1_000_000_000
@@ -81,12 +84,32 @@ class SlotWindow:
     pace: Pace = field(default_factory=Pace)
 
     def offer(
-        self, slot: int, *, is_publisher: bool, now_ns: int, is_replayed: bool = False
+        self,
+        slot: int,
+        *,
+        is_publisher: bool,
+        now_ns: int,
+        is_replayed: bool = False,
+        near_slots: range | None = None,
     ) -> Refusal | None:
-        """Take the event's slot, or return why not; a replayed stream may jump ahead."""
+        """Take the event's slot, or return why not; a replayed stream may jump ahead.
+
+        `near_slots` are those near the present by our own clock. An event beyond the window in one
+        of them moves the window, if its newest slot is none of them: then our clock was set.
+        """
+        is_beyond = self.newest is not None and abs(slot - self.newest) >= WINDOW_SLOTS
+        is_set = (
+            is_beyond
+            and near_slots is not None
+            and slot in near_slots
+            and self.newest not in near_slots
+        )
         refusal = self._place(
             slot, is_publisher=is_publisher, now_ns=now_ns, is_replayed=is_replayed
         )
+        if refusal is not None and is_set:
+            self._restart(slot, is_publisher=is_publisher)
+            refusal = None
         if refusal is None:
             self.candidate = None
             self.accepted_at_ns = now_ns & ~1  # The core keeps something else in that bit.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from gridstat.model.errors import LayoutError, UnknownName
+from gridstat.model.errors import LayoutError, LimitReached, UnknownName
 from gridstat.model.rate_law import EVERY_MAX
 
 if TYPE_CHECKING:
@@ -33,11 +33,20 @@ ROW_FLOODS_MAX = 64
 MTU_BYTES_MIN = 64
 MTU_BYTES_MAX = 9_000
 LEVEL_MAX = 255
-DATAGRAM_VERSION_MAX = 2
-"""Version 2 is version 1 and probes: datagrams of a header alone."""
+DATAGRAM_VERSION_PLAIN = 2
+"""Highest version that is not sealed: version 1 and probes, which are datagrams of a header
+alone."""
+DATAGRAM_VERSION_SEALED = 3
+"""Version 2 with encrypted events and a tag of 16 bytes behind them."""
+DATAGRAM_VERSION_MAX = DATAGRAM_VERSION_SEALED
+COUNTER_START_MAX = 2**48
+COUNTER_MAX = 2**63
 PROBE_INTERVAL_NS_MIN = 1_000_000
 PROBE_INTERVAL_NS_MAX = 60_000_000_000
 OPTIONS_MAX = 255
+STAMP_NEAR_NS = 100_000_000
+"""Stamps this near to the clock are within every bound; the core looks up no bound for them."""
+_U63 = 2**63
 _U32 = 2**32
 _U64 = 2**64
 
@@ -92,6 +101,15 @@ class Row:
     counted_every: int = 0
     """Count the copies of every n-th slot by the channel they came on, for `Core.copies`; 0, or
     without slots: count none."""
+    ahead_ns_max: int = 0
+    """How far ahead of the clock a publisher's stamps may be, from `STAMP_NEAR_NS` on; with 0 in
+    both fields the bound is that of the limits."""
+    behind_ns_max: int = 0
+
+    @property
+    def has_stamp_bounds(self) -> bool:
+        """Return whether the row has bounds of its own on stamps."""
+        return self.behind_ns_max > 0 and not self.is_stamp_exempt
 
     @property
     def is_replayed(self) -> bool:
@@ -143,6 +161,15 @@ class ChannelSpec:
     """Interval of probes, from version 2 on; 0: none."""
     probes_only_when_idle: bool = False
     """True if a probe is sent only when no event was sent for an interval."""
+    is_sealed: bool = False
+    """True if its datagrams are sealed, in version 3. Without a key it sends nothing (`no_key`)."""
+    is_held: bool = False
+    """True if only probes are sent until `Core.release_channel` (`unproven`)."""
+    probes_only_when_held: bool = False
+    """True if no probes are sent once the channel is released."""
+    counter_start: int = 0
+    """Added to the counter of the last datagram under this id. A random number makes the counters
+    known only to who receives the datagrams, and so a proof of the receiver's address."""
 
 
 def check_row(row: Row) -> None:
@@ -153,6 +180,7 @@ def check_row(row: Row) -> None:
         raise LayoutError(f"variable {row.variable_id}: phase or interval is out of range")
     if not 0 <= row.source < _U32:
         raise LayoutError(f"variable {row.variable_id}: source {row.source} is no channel id")
+    _check_stamp_bounds(row)
     channels = [route.channel_id for route in row.routes]
     if len(set(channels)) != len(channels):
         raise LayoutError(
@@ -178,6 +206,15 @@ def check_row(row: Row) -> None:
         raise LayoutError(
             f"variable {row.variable_id} has more than {DIVISORS_MAX} distinct divisors",
             hint="round some of the divisors down to common ones",
+        )
+
+
+def _check_stamp_bounds(row: Row) -> None:
+    bounds = (row.ahead_ns_max, row.behind_ns_max)
+    if bounds != (0, 0) and not all(STAMP_NEAR_NS <= bound < _U63 for bound in bounds):
+        raise LayoutError(
+            f"variable {row.variable_id}: bounds of stamps {bounds} are not both 0, or both from "
+            f"{STAMP_NEAR_NS} ns on"
         )
 
 
@@ -210,16 +247,29 @@ def check_channel(spec: ChannelSpec, versions_max: int = DATAGRAM_VERSION_MAX) -
         raise LayoutError(f"channel {spec.channel_id}: bandwidth is out of range")
     if not 1 <= spec.queue_events_max <= 2**20:
         raise LayoutError(f"channel {spec.channel_id}: queue_events_max is not 1 to {2**20}")
-    _check_probing(spec, versions_max)
+    if not 0 <= spec.counter_start < COUNTER_START_MAX:
+        raise LayoutError(f"channel {spec.channel_id}: counter_start does not fit into 48 bits")
+    _check_version(spec, versions_max)
+    _check_probing(spec)
 
 
-def _check_probing(spec: ChannelSpec, versions_max: int) -> None:
+def _check_version(spec: ChannelSpec, versions_max: int) -> None:
     if not 1 <= spec.datagram_version <= versions_max:
         raise LayoutError(
             f"channel {spec.channel_id}: datagram version {spec.datagram_version} is not 1 to "
             f"{versions_max}",
             hint="agree on a version that both ends know",
         )
+    if spec.is_sealed != (spec.datagram_version == DATAGRAM_VERSION_SEALED):
+        kind = "sealed" if spec.is_sealed else "not sealed"
+        raise LayoutError(
+            f"channel {spec.channel_id} is {kind}, and its datagram version is "
+            f"{spec.datagram_version}",
+            hint=f"version {DATAGRAM_VERSION_SEALED} is the sealed one, and no other is",
+        )
+
+
+def _check_probing(spec: ChannelSpec) -> None:
     if spec.probe_interval_ns == 0:
         return
     if spec.datagram_version == 1:
@@ -240,6 +290,17 @@ def check_versions(versions_max: int) -> int:
     if not 1 <= versions_max <= DATAGRAM_VERSION_MAX:
         raise LayoutError(f"versions_max is {versions_max}, not 1 to {DATAGRAM_VERSION_MAX}")
     return versions_max
+
+
+def counter_before(spec: ChannelSpec, last_counter: int) -> int:
+    """Return the counter before the first datagram of a channel that opens: they only grow, so that
+    no pair of key and counter comes twice. Raise `LimitReached` when they are used up."""
+    counter = last_counter + spec.counter_start
+    if counter >= COUNTER_MAX:
+        raise LimitReached(
+            f"the counters of channel {spec.channel_id} are used up", hint="use another channel id"
+        )
+    return counter
 
 
 def check_delta(upserts: tuple[Row, ...], removals: tuple[int, ...]) -> None:
@@ -280,6 +341,11 @@ def check_limits(limits: Limits) -> int:
         value = getattr(limits, name)
         if type(value) is not int or not least <= value <= most:
             raise LayoutError(f"limits.{name} is {value!r}, not a number from {least} to {most}")
+    if 0 < limits.stamp_bound_ns < STAMP_NEAR_NS:
+        raise LayoutError(
+            f"limits.stamp_bound_ns is {limits.stamp_bound_ns}, less than {STAMP_NEAR_NS}",
+            hint="0 sets no bound",
+        )
     windows = 2 * limits.variables_max * 80
     rings = 2 * limits.rings_max * 2_400
     return windows + rings + limits.pool_small * 320 + limits.pool_large * 6_208

@@ -10,7 +10,7 @@
 
 /* libIPSec_MB 1.3 needs 1,008 bytes for an expanded key and 96 for a context. There is room for
  * later releases, and the known answer shows that it was enough. */
-#define EXPANDED_BYTES 4096U
+#define EXPANDED_BYTES 2048U
 #define CONTEXT_BYTES  512U
 
 /* OpenSSL's functions, as its manual declares them; they have had these types since 1.1. */
@@ -53,15 +53,18 @@ struct gs_seal_key {
     uint8_t context[CONTEXT_BYTES] __attribute__((aligned(64)));
     evp_context *sealing, *opening; /* OpenSSL; it keeps one direction in a context. */
     gs_seal_backend backend;
+    uint8_t key[GS_SEAL_KEY_BYTES];
     uint8_t salt[GS_SEAL_SALT_BYTES];
 };
+_Static_assert(sizeof(gs_seal_key) <= GS_SECRET_BYTES_MAX, "in one piece of secret memory");
 
 /* --- One datagram -------------------------------------------------------------------------- */
 
-static inline void make_nonce(const gs_seal_key *key, const uint8_t *datagram,
+static inline void make_nonce(const gs_seal_key *key, const uint8_t *datagram, uint32_t port,
                               uint8_t nonce[NONCE_BYTES])
 {
     memcpy(nonce, key->salt, GS_SEAL_SALT_BYTES);
+    nonce[GS_SEAL_SALT_BYTES - 1] ^= (uint8_t)port;
     memcpy(nonce + GS_SEAL_SALT_BYTES, datagram + 8, 8);
 }
 
@@ -88,11 +91,11 @@ static void seal_by_evp(gs_seal_key *key, uint8_t *datagram, int body_bytes, con
         memset(body, 0, (size_t)body_bytes + GS_SEAL_TAG_BYTES);
 }
 
-void gs_seal(gs_seal_key *key, uint8_t *datagram, uint32_t bytes)
+void gs_seal(gs_seal_key *key, uint8_t *datagram, uint32_t bytes, uint32_t port)
 {
     uint8_t nonce[NONCE_BYTES], *body = datagram + GS_HEADER_BYTES;
     uint32_t body_bytes = bytes - GS_HEADER_BYTES;
-    make_nonce(key, datagram, nonce);
+    make_nonce(key, datagram, port, nonce);
     if (key->backend == GS_SEAL_IPSEC_MB)
         loaded.encrypt(key->expanded, key->context, body, body, body_bytes, nonce, datagram,
                        GS_HEADER_BYTES, datagram + bytes, GS_SEAL_TAG_BYTES);
@@ -112,13 +115,13 @@ static bool unseal_by_evp(gs_seal_key *key, uint8_t *datagram, int body_bytes, c
            evp->decrypt_final(key->opening, body + body_bytes, &written) == 1;
 }
 
-bool gs_unseal(gs_seal_key *key, uint8_t *datagram, uint32_t bytes)
+bool gs_unseal(gs_seal_key *key, uint8_t *datagram, uint32_t bytes, uint32_t port)
 {
     if (bytes < GS_HEADER_BYTES + GS_SEAL_TAG_BYTES)
         return false;
     uint8_t nonce[NONCE_BYTES], tag[GS_SEAL_TAG_BYTES], *body = datagram + GS_HEADER_BYTES;
     uint32_t body_bytes = bytes - GS_HEADER_BYTES - GS_SEAL_TAG_BYTES;
-    make_nonce(key, datagram, nonce);
+    make_nonce(key, datagram, port, nonce);
     if (key->backend != GS_SEAL_IPSEC_MB)
         return unseal_by_evp(key, datagram, (int)body_bytes, nonce);
     loaded.decrypt(key->expanded, key->context, body, body, body_bytes, nonce, datagram,
@@ -128,7 +131,7 @@ bool gs_unseal(gs_seal_key *key, uint8_t *datagram, uint32_t bytes)
 
 /* --- Keys ---------------------------------------------------------------------------------- */
 
-static void wipe(void *memory, size_t bytes)
+void gs_seal_wipe(void *memory, size_t bytes)
 {
     memset(memory, 0, bytes);
     __asm__ volatile("" : : "r"(memory) : "memory"); /* The compiler must not leave it out. */
@@ -146,8 +149,9 @@ static bool open_evp(gs_seal_key *opened, const uint8_t *key)
 
 static gs_seal_key *key_open(gs_seal_backend backend, const uint8_t *key, const uint8_t *salt)
 {
-    gs_seal_key *opened = gs_allocate(sizeof *opened);
+    gs_seal_key *opened = gs_secret_allocate();
     opened->backend = backend;
+    memcpy(opened->key, key, GS_SEAL_KEY_BYTES);
     memcpy(opened->salt, salt, GS_SEAL_SALT_BYTES);
     if (backend == GS_SEAL_IPSEC_MB) {
         loaded.expand(key, opened->expanded);
@@ -174,8 +178,15 @@ void gs_seal_key_close(gs_seal_key *key)
         loaded.evp.context_free(key->sealing); /* OpenSSL wipes its contexts. */
     if (key->opening != NULL)
         loaded.evp.context_free(key->opening);
-    wipe(key, sizeof *key);
-    gs_release(key);
+    gs_seal_wipe(key, sizeof *key);
+    gs_secret_release(key);
+}
+
+bool gs_seal_key_is(const gs_seal_key *opened, const uint8_t key[GS_SEAL_KEY_BYTES],
+                    const uint8_t salt[GS_SEAL_SALT_BYTES])
+{
+    return memcmp(opened->key, key, GS_SEAL_KEY_BYTES) == 0 &&
+           memcmp(opened->salt, salt, GS_SEAL_SALT_BYTES) == 0;
 }
 
 /* --- Backends ------------------------------------------------------------------------------ */
@@ -199,13 +210,13 @@ static bool computes_the_known_answer(gs_seal_backend backend)
     gs_seal_key *key = key_open(backend, KNOWN_KEY, KNOWN_SALT);
     if (key == NULL)
         return false;
-    gs_seal(key, datagram, GS_HEADER_BYTES + KNOWN_BODY_BYTES);
+    gs_seal(key, datagram, GS_HEADER_BYTES + KNOWN_BODY_BYTES, 0);
     bool is_right = memcmp(datagram + GS_HEADER_BYTES, KNOWN_SEALED, sizeof KNOWN_SEALED) == 0 &&
-                    gs_unseal(key, datagram, sizeof datagram);
+                    gs_unseal(key, datagram, sizeof datagram, 0);
     for (uint32_t i = 0; i < GS_HEADER_BYTES + KNOWN_BODY_BYTES; i++)
         is_right = is_right && datagram[i] == i;
     datagram[0] ^= 1;
-    is_right = is_right && !gs_unseal(key, datagram, sizeof datagram);
+    is_right = is_right && !gs_unseal(key, datagram, sizeof datagram, 0);
     gs_seal_key_close(key);
     return is_right;
 }

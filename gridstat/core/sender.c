@@ -44,6 +44,8 @@ struct gs_sender {
     gs_variable_index index;
     uint16_t *sequences;
     gs_counter counter;
+    uint32_t overhead;   /* Bytes of a datagram beside its events. */
+    gs_sealing *sealing; /* NULL: not sealed, or no key yet. */
     gs_outgoing_run lone, run;
     gs_sender_counters counters;
     pthread_mutex_t lock;
@@ -57,9 +59,9 @@ static uint32_t datagrams_in(const gs_outgoing_run *run, uint32_t bytes)
     return (bytes + run->stride - 1) / run->stride;
 }
 
-static uint32_t events_in(const gs_outgoing_run *run, uint32_t bytes)
+static uint32_t events_in(const gs_sender *sender, const gs_outgoing_run *run, uint32_t bytes)
 {
-    return (bytes - datagrams_in(run, bytes) * GS_HEADER_BYTES) / run->event_bytes;
+    return (bytes - datagrams_in(run, bytes) * sender->overhead) / run->event_bytes;
 }
 
 static ssize_t send_rest(const gs_sender *sender, const gs_outgoing_run *run)
@@ -129,7 +131,7 @@ static void set_fragmenting(gs_sender *sender, const gs_outgoing_run *run)
 
 static void count_sent(gs_sender *sender, const gs_outgoing_run *run, uint32_t bytes)
 {
-    gs_add(&sender->counters.sent, events_in(run, bytes));
+    gs_add(&sender->counters.sent, events_in(sender, run, bytes));
     gs_add(&sender->counters.datagrams_out, datagrams_in(run, bytes));
     gs_add(&sender->counters.bytes_out, bytes);
 }
@@ -152,10 +154,10 @@ static gs_send_status send_run(gs_sender *sender, gs_outgoing_run *run)
     return GS_SEND_DONE;
 }
 
-static void drop_rest(gs_outgoing_run *run, gs_counter *reason)
+static void drop_rest(const gs_sender *sender, gs_outgoing_run *run, gs_counter *reason)
 {
     if (run->sent < run->length)
-        gs_add(reason, events_in(run, run->length - run->sent));
+        gs_add(reason, events_in(sender, run, run->length - run->sent));
     run->sent = run->length;
 }
 
@@ -173,11 +175,23 @@ static uint32_t place_of(gs_sender *sender, uint32_t variable_id)
     return place;
 }
 
-static inline void write_header(gs_sender *sender, uint8_t *at, uint32_t length)
+static bool is_sealed(const gs_sender *sender)
+{
+    return sender->version == GS_VERSION_SEALED;
+}
+
+/* Write the header of a datagram whose events stand behind it, and seal it. Returns its bytes. */
+static inline uint32_t finish_datagram(gs_sender *sender, uint8_t *at, uint32_t length,
+                                       uint32_t port)
 {
     uint64_t counter = gs_read(&sender->counter) + 1;
     gs_set(&sender->counter, counter);
-    gs_header_write(at, sender->version, length, sender->channel_id, counter);
+    if (!is_sealed(sender)) {
+        gs_header_write(at, sender->version, length, sender->channel_id, counter);
+        return length;
+    }
+    gs_sealing_write(sender->sealing, at, length, sender->channel_id, counter, port);
+    return length + GS_TAG_BYTES;
 }
 
 static inline void write_event(uint8_t *at, uint64_t created_ns, uint32_t variable_id,
@@ -190,15 +204,21 @@ static inline void write_event(uint8_t *at, uint64_t created_ns, uint32_t variab
     gs_store_u16(at + 14, sequence);
 }
 
-static void start_lone(gs_sender *sender, uint32_t length, uint32_t port)
+/* Send the datagram of `length` whose events stand in the buffer for a lone one. */
+static gs_send_status send_lone(gs_sender *sender, uint32_t length, uint32_t port)
 {
     gs_outgoing_run *run = &sender->lone;
-    run->length = run->stride = length;
+    run->length = run->stride = finish_datagram(sender, run->bytes, length, port);
     run->sent = 0;
     run->port = port;
-    run->may_fragment = length > sender->mtu_bytes;
+    run->may_fragment = run->length > sender->mtu_bytes;
     run->was_refused = false;
-    write_header(sender, run->bytes, length);
+    return send_run(sender, run);
+}
+
+static bool has_no_key(const gs_sender *sender)
+{
+    return is_sealed(sender) && sender->sealing == NULL;
 }
 
 gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event)
@@ -207,10 +227,13 @@ gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event)
     if (place == GS_NO_PLACE)
         return GS_SEND_TOO_MANY_VARIABLES;
     uint32_t options = event->record_bytes <= 8 ? 0 : (event->record_bytes - 8 + 23) / 24;
+    gs_add(&sender->counters.events, 1);
+    if (has_no_key(sender)) {
+        gs_add(&sender->counters.no_key, 1);
+        return GS_SEND_NO_KEY;
+    }
     gs_outgoing_run *run = &sender->lone;
     run->event_bytes = GS_EVENT_BYTES + GS_OPTION_BYTES * options;
-    start_lone(sender, GS_HEADER_BYTES + run->event_bytes,
-               event->is_urgent ? GS_PORT_URGENT : GS_PORT_DATA);
 
     uint8_t *at = run->bytes + GS_HEADER_BYTES;
     uint64_t created_ns = event->is_created_now ? gs_clock_ns(CLOCK_REALTIME) : event->created_ns;
@@ -219,19 +242,21 @@ gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event)
     memcpy(at + 16, event->record, event->record_bytes);
     memset(at + 16 + event->record_bytes, 0, run->event_bytes - 16 - event->record_bytes);
 
-    gs_add(&sender->counters.events, 1);
-    gs_send_status status = send_run(sender, run);
+    gs_send_status status = send_lone(sender, GS_HEADER_BYTES + run->event_bytes,
+                                      event->is_urgent ? GS_PORT_URGENT : GS_PORT_DATA);
     bool is_blocked = status == GS_SEND_BLOCKED;
-    drop_rest(run, is_blocked ? &sender->counters.would_block : &sender->counters.send_failed);
+    drop_rest(sender, run,
+              is_blocked ? &sender->counters.would_block : &sender->counters.send_failed);
     return status;
 }
 
 gs_send_status gs_sender_probe(gs_sender *sender)
 {
     gs_outgoing_run *run = &sender->lone;
+    if (has_no_key(sender))
+        return GS_SEND_NO_KEY;
     run->event_bytes = GS_EVENT_BYTES;
-    start_lone(sender, GS_HEADER_BYTES, GS_PORT_DATA);
-    gs_send_status status = send_run(sender, run);
+    gs_send_status status = send_lone(sender, GS_HEADER_BYTES, GS_PORT_DATA);
     gs_add(&sender->counters.probes, status == GS_SEND_DONE);
     run->sent = run->length;
     return status;
@@ -242,13 +267,13 @@ static uint32_t plan_run(gs_sender *sender, const gs_outgoing_batch *batch)
 {
     gs_outgoing_run *run = &sender->run;
     run->event_bytes = GS_EVENT_BYTES + GS_OPTION_BYTES * batch->option_count;
-    uint32_t per_datagram = (sender->mtu_bytes - GS_HEADER_BYTES) / run->event_bytes;
+    uint32_t per_datagram = (sender->mtu_bytes - sender->overhead) / run->event_bytes;
     run->may_fragment = per_datagram == 0;
     if (batch->events_per_datagram != 0 && batch->events_per_datagram < per_datagram)
         per_datagram = batch->events_per_datagram;
     if (per_datagram == 0)
         per_datagram = 1;
-    run->stride = GS_HEADER_BYTES + per_datagram * run->event_bytes;
+    run->stride = sender->overhead + per_datagram * run->event_bytes;
     run->port = GS_PORT_DATA;
     run->was_refused = false;
     run->sent = 0;
@@ -285,15 +310,15 @@ static bool build_run(gs_sender *sender, const gs_outgoing_batch *batch)
         sender->places[count] = place;
     }
     uint8_t *at = run->bytes;
-    uint32_t per_datagram = (run->stride - GS_HEADER_BYTES) / run->event_bytes;
+    uint32_t per_datagram = (run->stride - sender->overhead) / run->event_bytes;
     for (uint32_t i = 0; i < count;) {
         uint32_t end = count - i < per_datagram ? count : i + per_datagram;
-        write_header(sender, at, GS_HEADER_BYTES + (end - i) * run->event_bytes);
-        at += GS_HEADER_BYTES;
+        uint32_t length = GS_HEADER_BYTES;
         for (; i < end; i++) {
-            write_batched(sender, batch, i, at);
-            at += run->event_bytes;
+            write_batched(sender, batch, i, at + length);
+            length += run->event_bytes;
         }
+        at += finish_datagram(sender, at, length, run->port);
     }
     run->length = (uint32_t)(at - run->bytes);
     gs_add(&sender->counters.events, count);
@@ -316,6 +341,12 @@ gs_send_status gs_sender_send_many(gs_sender *sender, gs_outgoing_batch *batch)
 {
     gs_outgoing_run *run = &sender->run;
     while (batch->done < batch->count) {
+        if (run->sent == run->length && has_no_key(sender)) {
+            gs_add(&sender->counters.events, batch->count - batch->done);
+            gs_add(&sender->counters.no_key, batch->count - batch->done);
+            batch->done = batch->count;
+            return GS_SEND_NO_KEY;
+        }
         if (run->sent == run->length && !build_run(sender, batch))
             return GS_SEND_TOO_MANY_VARIABLES;
         uint64_t sent_before = gs_read(&sender->counters.sent);
@@ -326,15 +357,15 @@ gs_send_status gs_sender_send_many(gs_sender *sender, gs_outgoing_batch *batch)
                 return GS_SEND_BLOCKED;
             continue;
         }
-        drop_rest(run, &sender->counters.send_failed);
-        batch->done += events_in(run, run->length);
+        drop_rest(sender, run, &sender->counters.send_failed);
+        batch->done += events_in(sender, run, run->length);
     }
     return batch->sent == batch->count ? GS_SEND_DONE : GS_SEND_FAILED;
 }
 
 void gs_sender_abandon(gs_sender *sender)
 {
-    drop_rest(&sender->run, &sender->counters.send_failed);
+    drop_rest(sender, &sender->run, &sender->counters.send_failed);
 }
 
 /* --- Opening and closing ----------------------------------------------------------------- */
@@ -371,7 +402,8 @@ gs_end_status gs_sender_open(const gs_sender_options *options, gs_sender **opene
     sender->has_gso = GS_LINUX && !options->is_posix;
     sender->fork_generation = gs_fork_generation();
     sender->sockets[0] = sender->sockets[1] = -1;
-    sender->lone.bytes = gs_allocate(GS_HEADER_BYTES + GS_EVENT_BYTES_MAX);
+    sender->overhead = GS_HEADER_BYTES + (is_sealed(sender) ? GS_TAG_BYTES : 0);
+    sender->lone.bytes = gs_allocate(GS_HEADER_BYTES + GS_EVENT_BYTES_MAX + GS_TAG_BYTES);
     sender->run.bytes = gs_allocate(GS_RUN_BYTES_MAX);
     pthread_mutexattr_t kind;
     pthread_mutexattr_init(&kind);
@@ -399,12 +431,24 @@ void gs_sender_shut(gs_sender *sender)
 void gs_sender_close(gs_sender *sender)
 {
     gs_sender_shut(sender);
+    gs_sealing_close(sender->sealing);
     gs_variable_index_close(&sender->index);
     gs_lazy_release(sender->sequences, sender->variables_max * sizeof *sender->sequences);
     gs_release(sender->lone.bytes);
     gs_release(sender->run.bytes);
     pthread_mutex_destroy(&sender->lock);
     gs_release(sender);
+}
+
+void gs_sender_set_key(gs_sender *sender, gs_sealing *sealing)
+{
+    gs_sealing_close(sender->sealing);
+    sender->sealing = sealing;
+}
+
+const gs_sealing *gs_sender_key(const gs_sender *sender)
+{
+    return sender->sealing;
 }
 
 /* --- Calls from Python ------------------------------------------------------------------ */

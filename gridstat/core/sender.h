@@ -2,8 +2,8 @@
  *
  * A lone event never waits for company (S0 §8.2.4). `send_many` fills datagrams up to the MTU and
  * hands runs of equal datagrams to the kernel in one GSO call. Buffers are made at the start; no
- * call allocates. Every event ends in exactly one counter:
- * events = sent + send_failed + would_block.
+ * call that sends allocates. Every event ends in exactly one counter:
+ * events = sent + send_failed + would_block + no_key.
  */
 #ifndef GS_SENDER_H
 #define GS_SENDER_H
@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "channel_keys.h"
 #include "counters.h"
 #include "end_socket.h"
 
@@ -22,7 +23,7 @@ typedef struct {
     uint16_t ports[2];
     uint32_t mtu_bytes;
     uint32_t variables_max;
-    uint32_t version;       /* Of its datagrams. */
+    uint32_t version;       /* Of its datagrams; sealed if it is the sealed one. */
     uint64_t counter_start; /* Counter of the last datagram ever sent under this channel id. */
     bool is_posix;
 } gs_sender_options;
@@ -34,6 +35,7 @@ typedef struct {
     gs_counter mtu_changes; /* How often the path proved narrower than thought. */
     gs_counter refused;     /* ICMP errors about earlier datagrams. */
     gs_counter probes;      /* Sent; no events are in them. */
+    gs_counter no_key;      /* Events of a sealed channel without a key. */
 } gs_sender_counters;
 
 typedef enum {
@@ -41,6 +43,7 @@ typedef enum {
     GS_SEND_FAILED,
     GS_SEND_BLOCKED, /* No failure: call again. */
     GS_SEND_TOO_MANY_VARIABLES,
+    GS_SEND_NO_KEY,
 } gs_send_status;
 
 typedef struct {
@@ -77,6 +80,11 @@ void gs_sender_close(gs_sender *sender); /* No thread may use it any more. */
 /* Send elsewhere from now on, all else as before; with an error nothing has changed. The caller
  * holds the lock. */
 gs_end_status gs_sender_retarget(gs_sender *sender, const char *host, const uint16_t ports[2]);
+
+/* Seal with this key from the next datagram on; NULL: with none, so that nothing is sent. The
+ * caller holds the lock. */
+void gs_sender_set_key(gs_sender *sender, gs_sealing *sealing);
+const gs_sealing *gs_sender_key(const gs_sender *sender); /* NULL: none. */
 
 /* One caller at a time. False: this very thread is inside a call already. */
 bool gs_sender_try_lock(gs_sender *sender);

@@ -14,6 +14,12 @@ static void put(gs_source_set *set, const gs_source *source, gs_source_state *st
     set->sources[at].state = state;
 }
 
+void gs_source_state_release(void *state)
+{
+    gs_opening_close(&((gs_source_state *)state)->opening);
+    gs_release(state);
+}
+
 static gs_source_state *state_make(const gs_source *source)
 {
     gs_source_state *state = gs_allocate(sizeof *state);
@@ -51,7 +57,7 @@ static void begin(gs_source_state *state, uint64_t counter)
 {
     memset(state->seen, 0, sizeof state->seen);
     state->seen[counter / 64 % GS_SEEN_WORDS] = 1ULL << counter % 64;
-    state->newest = counter;
+    gs_set(&state->newest, counter);
 }
 
 static void skip(gs_source_state *state, uint64_t counter)
@@ -65,7 +71,7 @@ static void skip(gs_source_state *state, uint64_t counter)
     for (uint64_t i = state->newest + 1; i != counter; i++)
         state->seen[i / 64 % GS_SEEN_WORDS] &= ~(1ULL << i % 64);
     state->seen[counter / 64 % GS_SEEN_WORDS] |= 1ULL << counter % 64;
-    state->newest = counter;
+    gs_set(&state->newest, counter);
 }
 
 static void find(gs_source_state *state)
@@ -134,6 +140,7 @@ gs_source_facts gs_source_read(const gs_source_state *state, const gs_attention 
         .lost = gs_read(&state->lost),
         .reordered = gs_read(&state->reordered),
         .probes = gs_read(&state->probes),
+        .newest_counter = gs_read(&state->newest),
     };
     uint64_t from_ns = facts.heard_ns, since_ns = gs_read(&attention->since_ns);
     uint64_t quiet_ns = gs_read(&attention->quiet_ns);

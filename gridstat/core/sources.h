@@ -9,28 +9,33 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "channel_keys.h"
 #include "counters.h"
 #include "event.h"
 
 #define GS_SEEN_WORDS     16U
 #define GS_SEEN_DATAGRAMS (64U * GS_SEEN_WORDS)
 #define GS_LATE_MAX       1000000U     /* A counter further back is of a restarted sender. */
-#define GS_GAP_MAX        (1ULL << 32) /* So is one further ahead. */
+#define GS_GAP_MAX        (1ULL << 24) /* So is one further ahead. */
 
 typedef struct {
     gs_counter heard_ns; /* By the steady clock; 0: never. */
     gs_counter datagrams, probes;
     gs_counter lost, reordered;
     uint64_t opened_ns;
-    uint64_t newest;              /* Highest counter since the sender last started. */
+    gs_counter newest;            /* Highest counter since the sender last started. */
     uint64_t last[2];             /* Last counter received, by port. */
     uint64_t seen[GS_SEEN_WORDS]; /* Bit n modulo all: datagram n has come. */
+    gs_opening opening;           /* Keys, if the channel is sealed. */
 } gs_source_state;
+
+void gs_source_state_release(void *state); /* Wipes its keys. */
 
 typedef struct {
     uint32_t channel_id;
     bool is_open;
     bool is_publisher;
+    bool is_sealed;        /* Accepts sealed datagrams and no others. */
     uint32_t back_channel; /* Outgoing channel to the sender of this one; 0: none. */
     uint64_t opened_ns;
     gs_source_state *state; /* Owned by the set; callers leave it NULL. */
@@ -54,7 +59,7 @@ void gs_attention_note(gs_attention *attention, uint64_t taken_ns);
 
 /* State of a source as readers see it. */
 typedef struct {
-    uint64_t heard_ns, silent_ns, datagrams, lost, reordered, probes;
+    uint64_t heard_ns, silent_ns, datagrams, lost, reordered, probes, newest_counter;
 } gs_source_facts;
 
 /* Hash of a variable or channel identifier. */
@@ -99,7 +104,7 @@ static inline void gs_source_note(gs_source_state *state, const gs_datagram *rea
     if (__builtin_expect(counter != state->newest + 1, 0)) {
         gs_source_note_rare(state, counter, port);
     } else {
-        state->newest = counter;
+        gs_set(&state->newest, counter);
         state->seen[counter / 64 % GS_SEEN_WORDS] |= 1ULL << counter % 64;
     }
     state->last[port] = counter;
@@ -122,7 +127,7 @@ static inline void gs_source_note_run(gs_source_state *state, uint64_t newest, u
         state->seen[newest / 64 % GS_SEEN_WORDS] |= 1ULL << newest % 64;
     else
         gs_source_mark_run(state, state->newest + 1, count);
-    state->newest = newest;
+    gs_set(&state->newest, newest);
     state->last[port] = newest;
 }
 
