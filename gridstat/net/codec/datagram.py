@@ -2,7 +2,8 @@
 
 The version rule: the version is agreed when a channel is set up, the highest that both ends know,
 and the sender speaks it. A reader takes every version that it knows and never guesses: any other
-one is dropped whole and counted, because even the meaning of the length may differ.
+one is dropped whole and counted, because even the meaning of the length may differ. Version 3, the
+sealed one, is read and written by `gridstat/core` alone, which holds the keys.
 """
 
 from __future__ import annotations

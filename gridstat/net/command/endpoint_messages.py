@@ -4,6 +4,9 @@
   end-point <--Answer-- edge router <--Return-- leaf broker     (body: Outcomes)
   end-point <--Notify-- edge router <--Push---- leaf broker     (body: a Notice)
 
+  edge router --AskAddress--> end-point --ProveAddress--> edge router
+  end-point <--AddressProved or AddressRefused-- edge router
+
 The body of Submit is one `EndPointCommand`, signed with the key of the end-point's certificate. An
 end-point sends Attach first, through one or two edges; then any request through either edge.
 
@@ -17,10 +20,11 @@ that may have been lost after the next attachment.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
+from gridstat.model.channel_security import NONE, Security
 from gridstat.model.latency_histogram import BUCKETS
 from gridstat.model.qos import PATH_ROUTERS_MAX, ModalQos, Qos
 from gridstat.model.rate_law import Period
@@ -35,6 +39,9 @@ from gridstat.net.command.session_messages import (
 )
 
 MANY: Final = msgspec.Meta(max_length=MANY_MAX)
+SUBSCRIPTIONS_AT_ONCE: Final = 32
+"""Subscriptions that the end-point library asks for in one request; the broker decides a request
+in one turn, and refuses those beyond its own bound (`BrokerSettings.subscribe_at_once`)."""
 """Bound on the items of one request; a longer request is refused before any item is handled."""
 LEDGER_PATHS_MAX: Final = 16
 """Bound on the paths of one ledger, including those that the contract no longer uses."""
@@ -51,7 +58,8 @@ class Attach(Struct, frozen=True):
 
     Answered by `AttachedOutcome`. `incarnation` is new with every process. `first_time` with a
     known name says that the process was restarted. Ports are those of the end-point's receiver; 0
-    for an end-point that only publishes.
+    for an end-point that only publishes. `security` is that of its channels, which the edge must
+    share; end-points of earlier releases do not say it, and cannot seal.
     """
 
     edge: NameText
@@ -62,6 +70,60 @@ class Attach(Struct, frozen=True):
     data_port: int = 0
     urgent_port: int = 0
     datagram_versions: Versions = (1,)
+    security: Security = NONE
+
+
+ADDRESS_SCHEMA: Final = 4
+"""First schema with proofs of an end-point's address."""
+
+
+class AskAddress(Struct, frozen=True):
+    """Request of an edge router for a counter that the end-point received on this channel.
+
+    Until it is answered with the right one the edge sends probes on the channel and no events, for
+    five seconds; then it sends nothing (`AddressRefused`), and asks again later.
+    """
+
+    since: ClassVar[int] = ADDRESS_SCHEMA
+
+    channel_id: int
+
+
+class ProveAddress(Struct, frozen=True):
+    """Answer to `AskAddress`: the newest counter that came on the channel.
+
+    The counters begin at random, so that only a receiver at the address knows one. A wrong one is
+    asked for again.
+    """
+
+    since: ClassVar[int] = ADDRESS_SCHEMA
+
+    channel_id: int
+    counter: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class AddressProved(Struct, frozen=True):
+    """Notice of an edge router that the address of a channel is proved: events go there.
+
+    Sent after the proof, and in each new session for the channels that are proved already.
+    """
+
+    since: ClassVar[int] = ADDRESS_SCHEMA
+
+    channel_id: int
+
+
+class AddressRefused(Struct, frozen=True):
+    """Notice of an edge router that the address of a channel is not proved: nothing is sent there.
+
+    A new session, or another address, begins anew.
+    """
+
+    since: ClassVar[int] = ADDRESS_SCHEMA
+
+    channel_id: int
+    reason: ShortText
+    hint: ShortText = ""
 
 
 class Detach(Struct, frozen=True):
@@ -332,10 +394,14 @@ class DoneOutcome(Struct, frozen=True):
 
 
 class FoundOutcome(Struct, frozen=True):
-    """Variables that match a pattern at present."""
+    """Variables that match a pattern at present.
+
+    As the answer to `ListenToFloods`, it also names the sealed channels by which they come.
+    """
 
     variables: tuple[StatusVariable, ...]
     is_complete: bool = True
+    sealed_channels: Annotated[tuple[int, ...], MANY] = ()
 
 
 class ResolvedOutcome(Struct, frozen=True):
@@ -382,7 +448,9 @@ class Unpublished(Struct, frozen=True):
     """Notice that a variable was withdrawn; with `is_over` the subscription has ended.
 
     Otherwise the subscription waits for the name. `code` and `reason` are set if the broker has
-    ended the subscription for another reason.
+    ended the subscription for another reason. Without a subscription (0) it is for the publisher:
+    the broker has withdrawn its variable, of the identifier `variable_id`; with the name `**` it is
+    for a listener to floods, who gets no more of them.
     """
 
     subscription_id: int
@@ -390,6 +458,7 @@ class Unpublished(Struct, frozen=True):
     is_over: bool = True
     code: int = 0
     reason: str = ""
+    variable_id: int = 0
 
     @property
     def live_subscription_id(self) -> None:

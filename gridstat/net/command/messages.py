@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from gridstat.net.command.endpoint_messages import (
+    AddressProved,
+    AddressRefused,
     Answer,
+    AskAddress,
     Attach,
     AttachedOutcome,
     ChangePublication,
@@ -28,6 +31,7 @@ from gridstat.net.command.endpoint_messages import (
     Outcome,
     Outcomes,
     PathEntry,
+    ProveAddress,
     PublicationChanged,
     PublicationRequest,
     Publish,
@@ -60,6 +64,7 @@ from gridstat.net.command.router_messages import (
     BackPressureChanged,
     ChangeTable,
     ChannelOrder,
+    ChannelSeed,
     ChannelStateChanged,
     DetachEndPoint,
     Forward,
@@ -69,6 +74,7 @@ from gridstat.net.command.router_messages import (
     ReportRouter,
     Return,
     RouterAccepted,
+    SeedAccepted,
     SourceOrder,
     TableChanged,
     TableRefused,
@@ -100,6 +106,12 @@ Message: TypeAlias = (
     | ReportCounters
     | Forward
     | AttachmentChanged
+    | SeedAccepted
+    | ChannelSeed
+    | AskAddress
+    | ProveAddress
+    | AddressProved
+    | AddressRefused
     | ChangeTable
     | RouterAccepted
     | Return
@@ -122,7 +134,10 @@ __all__ = [
     "Account",
     "AddChannel",
     "AddRouter",
+    "AddressProved",
+    "AddressRefused",
     "Answer",
+    "AskAddress",
     "Attach",
     "AttachedOutcome",
     "AttachmentChanged",
@@ -132,6 +147,7 @@ __all__ = [
     "ChangeSubscription",
     "ChangeTable",
     "ChannelOrder",
+    "ChannelSeed",
     "ChannelStateChanged",
     "ContractChanged",
     "Detach",
@@ -161,6 +177,7 @@ __all__ = [
     "PathOrder",
     "Ping",
     "Pong",
+    "ProveAddress",
     "PublicationChanged",
     "PublicationRequest",
     "Publish",
@@ -176,6 +193,7 @@ __all__ = [
     "ResolvedOutcome",
     "Return",
     "RouterAccepted",
+    "SeedAccepted",
     "SegmentMessage",
     "SourceOrder",
     "Struct",

@@ -7,13 +7,16 @@ session is lost may have been carried out, and the operator looks before asking 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
+from gridstat.model.access_rules import AccessRule
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.net.command.endpoint_messages import RefusedOutcome
-from gridstat.net.command.session_messages import NameText, Struct
+from gridstat.net.command.session_messages import Count, NameText, ShortText, Struct
+
+ACCESS_SCHEMA: Final = 4
 
 Modes: TypeAlias = Annotated[tuple[int, ...], msgspec.Meta(max_length=64)]
 
@@ -108,6 +111,67 @@ class ListFlooding(Struct, frozen=True):
     after: str = ""
 
 
+class GrantAccess(Struct, frozen=True):
+    """Grant an access rule at run time; it replaces the rule of its identifier, if there is one.
+
+    What the replaced rule allowed and no other rule allows is ended, as by `RevokeAccess`.
+    """
+
+    since: ClassVar[int] = ACCESS_SCHEMA
+
+    request_id: int
+    rule: AccessRule
+
+
+class RevokeAccess(Struct, frozen=True):
+    """Revoke an access rule, of the broker's file too, and end all that rests on it alone."""
+
+    since: ClassVar[int] = ACCESS_SCHEMA
+
+    request_id: int
+    identifier: ShortText
+
+
+class ListAccess(Struct, frozen=True):
+    """List the access rules in pages, ordered by identifier, and whether they are enforced.
+
+    `next` in the facts is the identifier after which to continue, empty with the last page.
+    """
+
+    since: ClassVar[int] = ACCESS_SCHEMA
+
+    request_id: int
+    after: ShortText = ""
+
+
+class WhyAccess(Struct, frozen=True):
+    """Report which rule allows an end-point an action, or what rule it would need.
+
+    With `is_observed` the refusals are listed, in pages from `skip` on, that a cloud would have
+    made which only observes.
+    """
+
+    since: ClassVar[int] = ACCESS_SCHEMA
+
+    request_id: int
+    who: NameText = ""
+    action: ShortText = ""
+    what: NameText = ""
+    priority: int = 0
+    role: ShortText = "endpoint"
+    is_observed: bool = False
+    skip: Count = 0
+
+
+class SetAccessMode(Struct, frozen=True):
+    """Enforce the access rules, or only observe what they would refuse; durable."""
+
+    since: ClassVar[int] = ACCESS_SCHEMA
+
+    request_id: int
+    is_enforced: bool
+
+
 class AddChild(Struct, frozen=True):
     """Add a child to a broker above clouds; the child joins when it connects."""
 
@@ -142,6 +206,11 @@ OperatorCommand: TypeAlias = (
     | SetFlooding
     | RemoveFlooding
     | ListFlooding
+    | GrantAccess
+    | RevokeAccess
+    | ListAccess
+    | WhyAccess
+    | SetAccessMode
 )
 
 TreeCommand: TypeAlias = AddChild | RemoveChild

@@ -1,8 +1,9 @@
 """Messages between a router and the leaf broker of its cloud, and the orders of a router's table.
 
   router -> broker:  ReportRouter, TableChanged, TableRefused, ChannelStateChanged,
-                     BackPressureChanged, ReportCounters, AttachmentChanged, Forward
-  broker -> router:  RouterAccepted, ChangeTable, Return, Push, DetachEndPoint
+                     BackPressureChanged, ReportCounters, AttachmentChanged, Forward,
+                     SeedAccepted
+  broker -> router:  RouterAccepted, ChangeTable, Return, Push, DetachEndPoint, ChannelSeed
 
 A session begins with ReportRouter. The broker answers with RouterAccepted, compares the reported
 digest with that of the wanted table, and sends the whole table if they differ. Then each change is
@@ -14,6 +15,11 @@ Every order carries the broker's term: a router ignores a broker of a lower term
 router that loses the session, or whose broker restarts, forwards on with the table it has and
 reports its digest in the next session. A restarted router reports `is_first_time` and gets the
 whole table. A router that is absent too long counts as down, and its paths are moved.
+
+Keys of sealed channels: the broker sends ChannelSeed to the receiving router of a channel, which
+installs it and answers SeedAccepted; then the broker sends the same seed, with the receiver's first
+epoch, to the sending router. Both are sent anew in each session, every hour, and after each restart
+of either end (`model/keys/seed_giver.py`). An edge router does the same with its end-points.
 """
 
 from __future__ import annotations
@@ -22,12 +28,28 @@ from typing import Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
+from gridstat.model.channel_security import NONE, Security
+from gridstat.model.key_schedule import EPOCH_NS, RESEED_NS, SEED_BYTES, SEED_NS_MAX
+from gridstat.model.keys.key_settings import (
+    EPOCH_MAX,
+    EPOCH_MS_MIN,
+    NS_PER_MS,
+    KeySettings,
+    Seed,
+)
 from gridstat.model.rate_law import Period
+from gridstat.model.stamp_law import DELAY_MS_MAX
 from gridstat.net.command.session_messages import MANY_MAX, NameText, ShortText, Struct, Versions
 
 Counters: TypeAlias = Annotated[dict[ShortText, int], msgspec.Meta(max_length=256)]
 RefusedRows: TypeAlias = Annotated[dict[int, ShortText], msgspec.Meta(max_length=MANY_MAX)]
 """Reasons why a core cannot hold the rows of some variables; of very many, the first."""
+Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
+KEYS_SCHEMA: Final = 4
+"""First schema with seeds of sealed channels."""
+_EPOCH_MS: Final = EPOCH_NS // NS_PER_MS
+_RESEED_MS: Final = RESEED_NS // NS_PER_MS
+_LIFE_MS: Final = SEED_NS_MAX // NS_PER_MS
 ManyCounters: TypeAlias = Annotated[dict[int, Counters], msgspec.Meta(max_length=16_384)]
 
 
@@ -38,7 +60,9 @@ class ReportRouter(Struct, frozen=True):
     is empty; otherwise only the session was lost. `digest` is that of the table (`order_table.py`).
     With `counts_data_as_life` the router accepts any datagram as proof that a silent channel has
     returned; a router of an earlier release accepts probes alone, and needs them beside data. With
-    `takes_probe_interval` it knows that field of `SourceOrder`.
+    `takes_probe_interval` it knows that field of `SourceOrder`, with `takes_delay` that of
+    `VariableOrder`. A router that knows datagrams of version 3 can seal; `endpoint_security` says
+    whether the channels of its end-points are sealed.
     """
 
     host: ShortText
@@ -53,6 +77,8 @@ class ReportRouter(Struct, frozen=True):
     attached: tuple[NameText, ...] = ()
     counts_data_as_life: bool = False
     takes_probe_interval: bool = False
+    endpoint_security: Security = NONE
+    takes_delay: bool = False
 
 
 class TableChanged(Struct, frozen=True):
@@ -133,7 +159,67 @@ class AttachmentChanged(Struct, frozen=True):
     is_up: bool
 
 
+class SeedAccepted(Struct, frozen=True):
+    """Answer to `ChannelSeed` of the receiving end: it accepts the seed's keys from this epoch on.
+
+    The giver then sends the seed to the sending end. `number` is that of the seed.
+    """
+
+    since: ClassVar[int] = KEYS_SCHEMA
+
+    channel_id: int
+    number: int
+    first_epoch: Epoch
+
+
 # Orders of the broker follow.
+
+
+class ChannelSeed(Struct, frozen=True):
+    """Seed of a sealed channel, from its giver: a leaf broker, or an edge router to an end-point.
+
+    Without `first_epoch` (-1) it is for the receiving end, which installs its keys and answers with
+    `SeedAccepted`. With it, it is for the sending end, which uses it from the next datagram on. The
+    times are those of `KeySettings`. An end that has not opened the channel yet keeps the seed
+    until it has, or until the session ends.
+    """
+
+    since: ClassVar[int] = KEYS_SCHEMA
+
+    channel_id: int
+    number: int
+    secret: Annotated[bytes, msgspec.Meta(min_length=SEED_BYTES, max_length=SEED_BYTES)]
+    first_epoch: Annotated[int, msgspec.Meta(ge=-1, le=EPOCH_MAX)] = -1
+    epoch_ms: Annotated[int, msgspec.Meta(ge=EPOCH_MS_MIN, le=_EPOCH_MS)] = _EPOCH_MS
+    reseed_ms: Annotated[int, msgspec.Meta(ge=EPOCH_MS_MIN, le=_RESEED_MS)] = _RESEED_MS
+    life_ms: Annotated[int, msgspec.Meta(ge=EPOCH_MS_MIN, le=_LIFE_MS)] = _LIFE_MS
+    term: int = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"ChannelSeed(channel_id={self.channel_id}, number={self.number}, "
+            f"first_epoch={self.first_epoch})"
+        )
+
+    @property
+    def seed(self) -> Seed:
+        settings = KeySettings(self.epoch_ms, self.reseed_ms, self.life_ms)
+        return Seed(self.channel_id, self.number, self.secret, settings)
+
+
+def seed_message(seed: Seed, first_epoch: int | None = None, *, term: int = 0) -> ChannelSeed:
+    """Return the message that gives a seed to the receiving end, or with an epoch to the sending
+    one."""
+    return ChannelSeed(
+        channel_id=seed.channel_id,
+        number=seed.number,
+        secret=seed.secret,
+        first_epoch=-1 if first_epoch is None else first_epoch,
+        epoch_ms=seed.settings.epoch_ms,
+        reseed_ms=seed.settings.reseed_ms,
+        life_ms=seed.settings.life_ms,
+        term=term,
+    )
 
 
 class ChannelOrder(Struct, frozen=True):
@@ -141,7 +227,8 @@ class ChannelOrder(Struct, frozen=True):
 
     With `probes_only_when_idle` a probe is sent only when no event has left for an interval. The
     broker sets it only if both ends know the field: a router that does not would compute another
-    digest.
+    digest. With datagram version 3 the channel is sealed; with `is_endpoint` it leads to an
+    end-point, to which the router gives the seeds itself. That is said of sealed channels alone.
     """
 
     channel_id: int
@@ -157,6 +244,7 @@ class ChannelOrder(Struct, frozen=True):
     datagram_version: int = 1
     probe_interval_ms: int = 0
     probes_only_when_idle: bool = False
+    is_endpoint: bool = False
 
 
 class SourceOrder(Struct, frozen=True):
@@ -164,7 +252,8 @@ class SourceOrder(Struct, frozen=True):
 
     `probe_interval_ms` is that of the sender, for which a return must last; 0: a quarter of
     `silent_ms_max`. The broker sets it only where it differs from that quarter and the router
-    knows the field: a router that does not would compute another digest.
+    knows the field: a router that does not would compute another digest. A sealed source accepts
+    sealed datagrams alone; only routers that can seal are ordered one.
     """
 
     channel_id: int
@@ -173,6 +262,7 @@ class SourceOrder(Struct, frozen=True):
     back_channel: int = 0
     silent_ms_max: int = 0
     probe_interval_ms: int = 0
+    is_sealed: bool = False
 
 
 FLOODS_SCHEMA: Final = 3
@@ -194,6 +284,8 @@ class VariableOrder(Struct, frozen=True):
     A periodic variable with a minimum interval is replayed: its time stamps are in the past, and
     the interval bounds its rate. An aperiodic variable with a phase is belated: its time stamps may
     be old as well. (Neither has a flag of its own, so that older routers compute the same digest.)
+    `delay_ms` is how old an event of the publisher may be at this router, its first; 0: 10 s, and
+    as much ahead. The broker sets it only at the first router, and if the router knows the field.
     """
 
     variable_id: int
@@ -204,6 +296,7 @@ class VariableOrder(Struct, frozen=True):
     interval_ns_min: int = 0
     keeps_newest: bool = False
     floods: Annotated[tuple[FloodOrder, ...], msgspec.Meta(max_length=64)] = ()
+    delay_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)] = 0
 
 
 class PathOrder(Struct, frozen=True):

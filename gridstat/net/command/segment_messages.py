@@ -65,6 +65,9 @@ TROUBLES_MAX: Final = 128
 """Bound on the `degraded` texts of a segment, above the number that `few_words` leaves."""
 REASON_LENGTH_MAX: Final = 1 << 16
 ReasonText: TypeAlias = Annotated[str, msgspec.Meta(max_length=REASON_LENGTH_MAX)]
+SHARE_PPM_DEFAULT: Final = 250_000
+"""Share of a channel that an identity has without a rule that grants more, in millionths."""
+SharePpm: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 Round: TypeAlias = Count
 """Number that tells repeated requests for one generation apart; 0 from a peer that does not
 number."""
@@ -84,7 +87,9 @@ class AskContract(TreeMessageBase, frozen=True):
     and the publisher's cloud. The owner plans, and answers with `ContractGranted` or
     `ContractRefused`. `ends` holds the latency from each of the parent's borders to the subscriber;
     each broker on the way up computes it again for the borders of its own parent. The sender
-    repeats an unanswered request after each join.
+    repeats an unanswered request after each join. `share_ppm` is the part of a channel that the
+    rules of the subscriber's cloud let the subscriber reserve. `is_matched` says that a pattern has
+    made the request: then the publisher pays too.
     """
 
     contract: ContractText
@@ -94,6 +99,8 @@ class AskContract(TreeMessageBase, frozen=True):
     qos: ModalQos
     type_encoded: bytes = b""
     ends: Annotated[tuple[Nearness, ...], msgspec.Meta(max_length=BORDERS_MAX)] = ()
+    share_ppm: SharePpm = SHARE_PPM_DEFAULT
+    is_matched: bool = False
 
 
 class PathSegment(Struct, frozen=True, tag="Piece"):
@@ -147,7 +154,8 @@ class ContractGranted(TreeMessageBase, frozen=True):
     the grant and answers or notifies the end-point. `asked` is the generation of the request that
     the grant answers; a new plan of the owner has a higher `generation`. `asked` is None from an
     owner of an earlier release. `paths_down` lists the indices of paths that do not work; the owner
-    sends the grant again when that list changes.
+    sends the grant again when that list changes. `is_sealed` confirms that the contract goes over
+    sealed channels alone; an owner that does not know the demand leaves it out.
     """
 
     contract: ContractText
@@ -160,6 +168,7 @@ class ContractGranted(TreeMessageBase, frozen=True):
     degraded: tuple[str, ...] = ()
     asked: Generation | None = None
     paths_down: Annotated[tuple[Count, ...], msgspec.Meta(max_length=PATHS_MAX)] = ()
+    is_sealed: bool = False
 
     @property
     def answered(self) -> int:
@@ -204,20 +213,32 @@ class ContractEnded(TreeMessageBase, frozen=True):
 
 class Lookup(TreeMessageBase, frozen=True):
     """A parent asks the publisher's leaf broker for a variable and its distance to the parent's
-    borders."""
+    borders.
+
+    `reader` is the end-point that asks for a contract, for which the publisher's cloud needs an
+    access rule; brokers of earlier releases do not tell it. `is_flood` marks the look-up of an
+    operator who floods the variable.
+    """
 
     lookup: int
     name: NameText
+    reader: NameText = ""
+    is_flood: bool = False
 
 
 class LookedUp(TreeMessageBase, frozen=True):
-    """Answer to `Lookup`: the registered variable and its distances to the borders, or the
-    refusal."""
+    """Answer to `Lookup`: the registered variable and its distances to the borders, or the refusal.
+
+    `publisher` is the end-point that publishes it, with the part of a channel that the rules of its
+    cloud let it reserve; brokers of earlier releases do not tell it.
+    """
 
     lookup: int
     variable: StatusVariable | None = None
     starts: Annotated[tuple[Nearness, ...], msgspec.Meta(max_length=BORDERS_MAX)] = ()
     refused: RefusedOutcome | None = None
+    publisher: NameText = ""
+    publisher_share_ppm: SharePpm = SHARE_PPM_DEFAULT
 
 
 # Segments, from the owner down.
@@ -231,6 +252,15 @@ class Gate(Struct, frozen=True):
     channel_id: int
 
 
+class Payer(Struct, frozen=True):
+    """Identity that a contract is charged to, and the part of a channel that it may reserve."""
+
+    name: NameText
+    share_ppm: SharePpm = SHARE_PPM_DEFAULT
+
+
+PAYERS_MAX: Final = 2
+"""The subscriber, and the publisher of a variable that a pattern has matched."""
 Gates: TypeAlias = Annotated[tuple[Gate, ...], msgspec.Meta(max_length=PATHS_MAX)]
 
 
@@ -242,7 +272,10 @@ class Reserve(TreeMessageBase, frozen=True):
     `granted` is one definite quality, and its latencies are the share of this segment. `replaces`
     is the generation that this one supersedes, or -1. The child answers with `Reserved` or
     `NotReserved` and the same `round`; a repeated request for a segment that is held gets the same
-    answer.
+    answer. `reader` is the end-point that the contract is for, in every segment. `is_sealed`
+    demands sealed channels alone, those of the end-points included. `charged_to` are the identities
+    that pay; brokers of earlier releases do not tell them. With `is_kept` the contract was granted
+    before and is only planned again: no share is checked.
     """
 
     contract: ContractText
@@ -254,13 +287,19 @@ class Reserve(TreeMessageBase, frozen=True):
     subscriber: NameText = ""
     replaces: int = -1
     round: Round = 0
+    reader: NameText = ""
+    is_sealed: bool = False
+    charged_to: Annotated[tuple[Payer, ...], msgspec.Meta(max_length=PAYERS_MAX)] = ()
+    is_kept: bool = False
 
 
 class Reserved(TreeMessageBase, frozen=True):
     """A child holds the segment, durably, until a commit or release; answers `Reserve`.
 
     With `is_moved` the message answers nothing: it reports that a committed segment was routed
-    along other paths. The child sends it at the move, and again after each join.
+    along other paths. The child sends it at the move, and again after each join. `is_sealed`
+    confirms a demand for sealed channels; a child that does not know the demand leaves it out, and
+    the parent then refuses the segment.
     """
 
     contract: ContractText
@@ -269,6 +308,7 @@ class Reserved(TreeMessageBase, frozen=True):
     is_node_disjoint: bool = True
     round: Round = 0
     is_moved: bool = False
+    is_sealed: bool = False
 
 
 class NotReserved(TreeMessageBase, frozen=True):
@@ -329,8 +369,8 @@ class SegmentBroken(TreeMessageBase, frozen=True, tag="StretchBroken"):
     """A child reports that a committed segment lacks paths that it cannot reroute, or has ended.
 
     `broken` lists the entry and exit channels that cannot be used. With `is_over` the variable is
-    no longer published, and the owner ends the contract; otherwise the owner plans around the
-    failure.
+    no longer published, or (`code`) the publisher's cloud no longer lets the reader have it, and
+    the owner ends the contract; otherwise the owner plans around the failure.
     """
 
     contract: ContractText
@@ -338,6 +378,7 @@ class SegmentBroken(TreeMessageBase, frozen=True, tag="StretchBroken"):
     reason: ReasonText
     broken: Annotated[tuple[int, ...], msgspec.Meta(max_length=2 * PATHS_MAX)] = ()
     is_over: bool = False
+    code: Count = 0
 
 
 class SegmentRestored(TreeMessageBase, frozen=True, tag="StretchMended"):

@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 SCHEMA_VERSION_MIN: Final = 1
 MANY_MAX: Final = 1_000
 """Bound on the variables in one request, and on the orders of one kind in one table change."""

@@ -2,9 +2,9 @@
 
   child -> parent:  JoinTree, CloudsChanged, BorderReported, AbstractLinksReported,
                     BorderChannelReported, AskNumbers, FloodingReserved, FloodingRefused,
-                    FloodingCommitted, FloodingEnded
+                    FloodingCommitted, FloodingEnded, BorderSeedWanted, BorderSeedAccepted
   parent -> child:  TreeJoined, WantBorders, OpenBorder, CloseBorder, NumbersLeased,
-                    ReserveFlooding, CommitFlooding, ReleaseFlooding
+                    ReserveFlooding, CommitFlooding, ReleaseFlooding, BorderSeed
   both directions:  WatchNames, EndWatch, NamesFound
 
 Every message carries the term of its sender. A broker that receives a lower term than before from
@@ -32,6 +32,7 @@ from gridstat.model.flooding import NO_GENERATION, FloodTerm
 from gridstat.model.qos import MODES_MAX
 from gridstat.model.status import StatusVariable
 from gridstat.net.command.endpoint_messages import RefusedOutcome
+from gridstat.net.command.router_messages import KEYS_SCHEMA, ChannelSeed, SeedAccepted
 from gridstat.net.command.session_messages import (
     MANY_MAX,
     Count,
@@ -247,6 +248,40 @@ class BorderChannelReported(TreeMessageBase, frozen=True, tag="BorderChannelTold
     is_pressed: bool | None = None
 
 
+class BorderSeedWanted(TreeMessageBase, frozen=True):
+    """A cloud reports that a border router has a new session, and needs seeds of this channel.
+
+    The owner of the channel begins an exchange of seeds once both ends have said so. A leaf broker
+    sends it for each sealed channel when a border router reports, and for all after each join.
+    """
+
+    since: ClassVar[int] = KEYS_SCHEMA
+
+    channel_id: int
+    router: NameText
+
+
+class BorderSeed(TreeMessageBase, frozen=True):
+    """The owner of a channel between clouds gives one of its ends a seed, through the tree.
+
+    The leaf broker of `router` passes it on as `ChannelSeed`; nobody on the way keeps it.
+    """
+
+    since: ClassVar[int] = KEYS_SCHEMA
+
+    router: NameText
+    seed: ChannelSeed
+
+
+class BorderSeedAccepted(TreeMessageBase, frozen=True):
+    """The receiving router of a channel between clouds has accepted a seed; passed on to the
+    owner."""
+
+    since: ClassVar[int] = KEYS_SCHEMA
+
+    accepted: SeedAccepted
+
+
 # Identifiers of variables.
 
 
@@ -279,12 +314,14 @@ class WatchNames(TreeMessageBase, frozen=True):
     """A broker asks for the names that match a pattern in other clouds, now and later.
 
     The leaf broker of the subscriber sends the message up; the parent sends it down to the clouds
-    that the pattern may match. The receivers answer with `NamesFound`. The sender repeats it after
-    each join.
+    that the pattern may match. The receivers answer with `NamesFound`, with the names that their
+    access rules let `reader` have, the end-point that watches; brokers of earlier releases do not
+    tell it. The sender repeats it after each join.
     """
 
     watch: ContractText
     pattern: NameText
+    reader: NameText = ""
 
 
 class EndWatch(TreeMessageBase, frozen=True):
@@ -398,6 +435,9 @@ TreeMessage: TypeAlias = (
     | OpenBorder
     | CloseBorder
     | BorderChannelReported
+    | BorderSeedWanted
+    | BorderSeed
+    | BorderSeedAccepted
     | AskNumbers
     | NumbersLeased
     | WatchNames
