@@ -11,7 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from gridstat.net.command.machine import Event, Instruction
-from gridstat.net.command.router_messages import ChangeTable, RefusedRows, ReportCounters
+from gridstat.net.command.router_messages import (
+    ChangeTable,
+    ChannelSeed,
+    RefusedRows,
+    ReportCounters,
+)
 
 
 class TableApplied(Struct, frozen=True):
@@ -74,6 +79,28 @@ class CountersRead(Struct, frozen=True):
     report: ReportCounters
 
 
+class SeedTaken(Struct, frozen=True):
+    """The core accepts the keys of a seed on an incoming channel, from this epoch on."""
+
+    channel_id: int
+    number: int
+    first_epoch: int
+
+
+class AddressChecked(Struct, frozen=True):
+    """The answer to `CheckAddress`; if it is proved, the channel sends events from now on."""
+
+    channel_id: int
+    is_proved: bool
+
+
+class KeysOver(Struct, frozen=True):
+    """A sealed channel has stopped: its seed is too old, and no fresh one has come."""
+
+    channel_id: int
+    is_sender: bool
+
+
 class Drain(Struct, frozen=True):
     """The process is about to end: accept no end-points, and close their sessions."""
 
@@ -98,6 +125,35 @@ class SetModes(Struct, frozen=True):
     mask: int
 
 
+class TakeSeed(Struct, frozen=True):
+    """Install the keys of a seed; for an incoming channel the answer is `SeedTaken`."""
+
+    message: ChannelSeed
+
+
+class ForgetSeeds(Struct, frozen=True):
+    """Forget seeds whose channels are not open: the session that brought them has ended.
+
+    Those of the kept channels stay: the edge router gave them itself.
+    """
+
+    kept: tuple[int, ...] = ()
+
+
+class CheckAddress(Struct, frozen=True):
+    """Release a held channel if this counter was sent on it; the answer is `AddressChecked`."""
+
+    channel_id: int
+    counter: int
+
+
+class HoldChannel(Struct, frozen=True):
+    """Send no events on a channel, and probes only if it is probed."""
+
+    channel_id: int
+    is_probed: bool
+
+
 class ReadCounters(Struct, frozen=True):
     """Read all counters of the core; the answer is `CountersRead`."""
 
@@ -111,7 +167,19 @@ RouterEvent: TypeAlias = (
     | WaterMarkCrossed
     | SourcePoliced
     | CountersRead
+    | SeedTaken
+    | AddressChecked
+    | KeysOver
     | Drain
     | Leave
 )
-RouterInstruction: TypeAlias = Instruction | ApplyTable | SetModes | ReadCounters
+RouterInstruction: TypeAlias = (
+    Instruction
+    | ApplyTable
+    | SetModes
+    | ReadCounters
+    | TakeSeed
+    | ForgetSeeds
+    | CheckAddress
+    | HoldChannel
+)

@@ -10,16 +10,26 @@ from typing import TYPE_CHECKING
 
 from gridstat.model.errors import GridStatError
 from gridstat.router.agent_events import (
+    AddressChecked,
     ApplyTable,
+    CheckAddress,
     CountersRead,
+    ForgetSeeds,
+    HoldChannel,
+    KeysOver,
     ReadCounters,
+    SeedTaken,
     SetModes,
     TableApplied,
     TableFailed,
+    TakeSeed,
     WaterMarkCrossed,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.model.keys.channel_keys import SeedInstalled
     from gridstat.router.agent_events import RouterEvent
     from gridstat.router.status_router import StatusRouter
 
@@ -41,10 +51,27 @@ class CoreWork:
             case SetModes(mask):
                 self._router.set_modes(mask)
                 return []
+            case TakeSeed() | ForgetSeeds() | CheckAddress() | HoldChannel():
+                return self._perform_on_channel(instruction)
             case ReadCounters():
                 return [CountersRead(self._router.report())]
             case _:
                 return None
+
+    def _perform_on_channel(
+        self, instruction: TakeSeed | ForgetSeeds | CheckAddress | HoldChannel
+    ) -> list[RouterEvent]:
+        match instruction:
+            case TakeSeed(message):
+                return _seeds_taken(self._router.take_seed(message))
+            case CheckAddress(channel_id, counter):
+                is_proved = self._router.check_address(channel_id, counter)
+                return [AddressChecked(channel_id, is_proved)]
+            case HoldChannel(channel_id, is_probed):
+                self._router.hold_channel(channel_id, is_probed=is_probed)
+            case ForgetSeeds(kept):
+                self._router.forget_seeds(kept)
+        return []
 
     def wait_s(self) -> float | None:
         """Return the time until `work` has something to do; None when there is nothing."""
@@ -72,7 +99,8 @@ class CoreWork:
                 (self.back_pressured.add if each.is_on else self.back_pressured.discard)(
                     each.channel_id
                 )
-        return [*news, *self._router.poll_policed()]
+        over = [KeysOver(each.channel_id, each.is_sender) for each in self._router.poll_keys()]
+        return [*news, *self._router.poll_policed(), *over]
 
     def poll_after_s(self) -> float:
         """Return the time until the next poll."""
@@ -84,8 +112,12 @@ class CoreWork:
             self._router.apply(order.change)
         except GridStatError as error:
             return self._failed(error)
-        return []
+        return _seeds_taken(self._router.take_installed())
 
     def _failed(self, error: GridStatError) -> list[RouterEvent]:
         number, self._unanswered = self._unanswered, None
         return [TableFailed(number or 0, error.code, str(error.args[0]))]
+
+
+def _seeds_taken(installed: Iterable[SeedInstalled]) -> list[RouterEvent]:
+    return [SeedTaken(each.channel_id, each.number, each.first_epoch) for each in installed]

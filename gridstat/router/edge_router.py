@@ -5,7 +5,9 @@ is gone, reported (it knows who is attached) or accepted (it takes requests).
 
 Messages: an end-point's signed `Submit` becomes `Forward` to the broker, unchanged; the broker's
 `Return` becomes `Answer`, its `Push` becomes `Notify`, both with the newest events of what they
-grant; `DetachEndPoint` closes a session. The broker gets `AttachmentChanged`.
+grant; `DetachEndPoint` closes a session. The broker gets `AttachmentChanged`. Seeds of the
+end-points' channels are exchanged here, without the broker (`endpoint_seeds.py`), and so are the
+proofs of their addresses (`address_proofs.py`).
 
 Loss of the broker: requests in flight wait and are forwarded again when the broker accepts the
 router; after some lost sessions, or when the end-point has not repeated it for long, a request is
@@ -31,7 +33,14 @@ from gridstat.model.errors import (
     ShuttingDown,
     WrongCloud,
 )
-from gridstat.net.command.endpoint_messages import Answer, EventsPoliced, Notify, Submit
+from gridstat.model.keys.key_settings import KEYS_DEFAULT, KeySettings
+from gridstat.net.command.endpoint_messages import (
+    Answer,
+    EventsPoliced,
+    Notify,
+    ProveAddress,
+    Submit,
+)
 from gridstat.net.command.endpoint_signatures import check_request_id
 from gridstat.net.command.machine import Close, Instruction, Note, Send, SetTimer
 from gridstat.net.command.router_messages import (
@@ -40,9 +49,12 @@ from gridstat.net.command.router_messages import (
     Forward,
     Push,
     Return,
+    SeedAccepted,
 )
+from gridstat.router.address_proofs import AddressProofs
 from gridstat.router.edge_attachments import AttachmentBounds, EdgeAttachments
 from gridstat.router.edge_copies import copies_for_report
+from gridstat.router.endpoint_seeds import EndPointSeeds
 from gridstat.router.newest_events import newest_for_answer, newest_for_notice
 from gridstat.router.pending_requests import PendingRequests, RequestBounds
 from gridstat.router.policed_reports import PublisherChannels
@@ -52,7 +64,13 @@ if TYPE_CHECKING:
 
     from gridstat.core.rows import CopyFacts
     from gridstat.net.command.messages import Message
-    from gridstat.router.agent_events import SourcePoliced
+    from gridstat.net.command.router_messages import ChangeTable
+    from gridstat.router.agent_events import (
+        AddressChecked,
+        RouterInstruction,
+        SeedTaken,
+        SourcePoliced,
+    )
 
 ENDPOINT_ROLE: Final = "endpoint"
 EXPIRY_TIMER: Final = "edge/expiry"
@@ -65,6 +83,8 @@ class EdgeBounds:
 
     attachments: AttachmentBounds = field(default_factory=AttachmentBounds)
     requests: RequestBounds = field(default_factory=RequestBounds)
+    keys: KeySettings = KEYS_DEFAULT
+    """Times of the seeds that the edge gives to its end-points."""
 
 
 class EdgeRouter:
@@ -78,6 +98,7 @@ class EdgeRouter:
         *,
         newest: Callable[[int], bytes | None],
         copies: Callable[[int], CopyFacts | None],
+        random_bytes: Callable[[int], bytes],
         bounds: EdgeBounds | None = None,
     ) -> None:
         bounds = bounds or EdgeBounds()
@@ -89,6 +110,8 @@ class EdgeRouter:
         self._attachments = EdgeAttachments(bounds.attachments)
         self._requests = PendingRequests(bounds.requests)
         self._publishers = PublisherChannels(router)
+        self._seeds = EndPointSeeds(bounds.keys, random_bytes)
+        self._proofs = AddressProofs()
         self._is_reported = False
         self._is_accepted = False
         self._is_draining = False
@@ -106,6 +129,7 @@ class EdgeRouter:
             "requests_pending": len(self._requests),
             "requests_dropped": self._requests.dropped,
             "answers_dropped": self._answers_dropped,
+            "addresses_refused": self._proofs.refused,
             "notices_dropped": self._attachments.notices_dropped + self._publishers.reports_dropped,
         }
 
@@ -167,6 +191,39 @@ class EdgeRouter:
         self._requests.forget(order.endpoint)
         return [Close(_peer(order.endpoint), order.code, order.reason)] if was_here else []
 
+    # Seeds of the end-points' channels.
+
+    def table_changed(self, change: ChangeTable, now_ns: int) -> list[RouterInstruction]:
+        """Give seeds for the sealed channels of end-points that a change of the table opens."""
+        attached = self._attachments.names()
+        return [
+            *self._seeds.table_changed(change, attached, now_ns),
+            *self._proofs.table_changed(change, attached, now_ns),
+        ]
+
+    def seeded_channels(self) -> tuple[int, ...]:
+        """Return the channels whose seeds this edge gives itself."""
+        return self._seeds.channel_ids()
+
+    def gives_seeds_of(self, channel_id: int) -> bool:
+        return channel_id in self._seeds
+
+    def seed_taken(self, event: SeedTaken, now_ns: int) -> list[RouterInstruction]:
+        return [*self._seeds.taken(event, now_ns)]
+
+    def step_seeds(self, now_ns: int) -> list[RouterInstruction]:
+        """Give fresh seeds where they are due."""
+        return [*self._seeds.step(now_ns)]
+
+    # Proofs of the end-points' addresses.
+
+    def address_checked(self, event: AddressChecked, now_ns: int) -> list[RouterInstruction]:
+        return [*self._proofs.checked(event, now_ns)]
+
+    def step_proofs(self, now_ns: int) -> list[RouterInstruction]:
+        """Stop the channels whose address was not proved in time, or ask again later."""
+        return [*self._proofs.step(now_ns)]
+
     # The core's side.
 
     def report_policed(self, news: SourcePoliced, now_ns: int) -> list[Instruction]:
@@ -195,7 +252,7 @@ class EdgeRouter:
 
     # The end-points' side.
 
-    def arrive(self, endpoint: str, instance: str) -> list[Instruction]:
+    def arrive(self, endpoint: str, instance: str, now_ns: int) -> list[RouterInstruction]:
         """Handle a new session of an end-point."""
         refusal = self._refusal(endpoint)
         if refusal is not None:
@@ -212,23 +269,37 @@ class EdgeRouter:
             *(self._notify(endpoint, body) for body in waiting),
             # The broker's answer may take long; a newer report must not overtake a kept one.
             *self._send_kept_reports(endpoint),
+            *self._seeds.arrived(endpoint, now_ns),
+            *self._proofs.arrived(endpoint, now_ns),
         ]
 
-    def depart(self, endpoint: str, now_ns: int) -> list[Instruction]:
+    def depart(self, endpoint: str, now_ns: int) -> list[RouterInstruction]:
         """Handle the loss of a session; the end-point may come back."""
         if not self._attachments.depart(endpoint, now_ns):
             return []
+        self._seeds.departed(endpoint)
         # Forwarded without a session, it would attach an end-point that is not there.
         self._requests.forget_attaching(endpoint)
-        return [*self._report_attachment(endpoint, is_up=False), *self._time_expiry()]
+        return [
+            *self._proofs.departed(endpoint),
+            *self._report_attachment(endpoint, is_up=False),
+            *self._time_expiry(),
+        ]
 
-    def received(self, endpoint: str, message: Message, now_ns: int) -> list[Instruction]:
+    def received(self, endpoint: str, message: Message, now_ns: int) -> list[RouterInstruction]:
         if endpoint not in self._attachments:
             return []  # It was refused or detached, and has not received that yet.
+        if isinstance(message, SeedAccepted):
+            return [*self._seeds.accepted(endpoint, message, now_ns)]
+        if isinstance(message, ProveAddress):
+            return [*self._proofs.received(endpoint, message)]
         if not isinstance(message, Submit):
             self._refused += 1
             name = type(message).__name__
-            reason = f"rule: an end-point sends `Submit` to an edge router, never `{name}`"
+            reason = (
+                "rule: an end-point sends `Submit`, `SeedAccepted` or `ProveAddress` to an edge "
+                f"router, never `{name}`"
+            )
             return [Close(_peer(endpoint), NotAuthorised.code, reason)]
         try:
             check_request_id(message.request_id)
@@ -236,7 +307,7 @@ class EdgeRouter:
             self._refused += 1
             return [Close(_peer(endpoint), error.code, str(error.args[0]))]
         self._requests.add(endpoint, message, now_ns)
-        return self._forward_ready(endpoint, now_ns)
+        return [*self._forward_ready(endpoint, now_ns)]
 
     def expire(self, now_ns: int) -> list[Instruction]:
         """Forget absent end-points and kept reports whose time is over."""

@@ -11,8 +11,9 @@ from functools import lru_cache
 from math import gcd, lcm
 from typing import TYPE_CHECKING, Final
 
-from gridstat.core.rows import BASELINE, DIVISORS_MAX, Route, Row, Term
-from gridstat.model.rate_law import EVERY_MAX, minimal_divisors, modal_divisors
+from gridstat.core.rows import BASELINE, DIVISORS_MAX, STAMP_NEAR_NS, Route, Row, Term
+from gridstat.model.rate_law import EVERY_MAX, NS_PER_S, minimal_divisors, modal_divisors
+from gridstat.model.stamp_law import NS_PER_MS, ahead_ns_max
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from gridstat.model.identifiers import ChannelId
     from gridstat.router.path_table import CarriedVariable, Path
 
+FLOOD_AHEAD_NS_MAX: Final = 10 * NS_PER_S
+"""Stamps of floods further ahead are dropped behind the first router."""
 KNOWN_MAX: Final = 4_096
 """Combinations of divisors and modes whose terms are remembered."""
 MERGED_MAX: Final = 128
@@ -55,7 +58,16 @@ def forwarding_row(variable: CarriedVariable, paths: Iterable[Path]) -> Row:
         floods=variable.floods,
         keeps_newest=variable.keeps_newest,
         counted_every=counted_every(variable, of_channel.values()),
+        ahead_ns_max=_ahead_ns_max(variable) if variable.delay_ms else 0,
+        behind_ns_max=max(variable.delay_ms * NS_PER_MS, STAMP_NEAR_NS) if variable.delay_ms else 0,
     )
+
+
+def _ahead_ns_max(variable: CarriedVariable) -> int:
+    """Return how far ahead a publisher's stamp may be; the routers behind know floods up to 10 s
+    ahead."""
+    ahead_ns = ahead_ns_max(variable.period)
+    return min(ahead_ns, FLOOD_AHEAD_NS_MAX) if variable.floods else ahead_ns
 
 
 def counted_every(variable: CarriedVariable, channels: Iterable[Sequence[Path]]) -> int:

@@ -37,6 +37,7 @@ class CarriedVariable:
     is_stamp_exempt: bool = False
     floods: tuple[Flood, ...] = ()
     keeps_newest: bool = False
+    delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,16 @@
 """Requests of end-points to the broker: none is lost with its session, none floods the broker.
 
 Each end-point may have a bounded number in flight; more wait here, and beyond a bound the oldest
-waiting one is dropped: its end-point repeats it. When the broker is back, unanswered requests are
-sent again, and the broker recognises a repeated request by its number; but only a few times, so
-that a request that makes brokers fail does not meet every next one.
+waiting one of the end-point with most is dropped: its end-point repeats it. When the broker is
+back, unanswered requests are sent again, of each end-point in turn, and the broker recognises a
+repeated request by its number; but only a few times, so that a request that makes brokers fail does
+not meet every next one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,6 +26,8 @@ IN_FLIGHT_MAX: Final = 256
 OF_ENDPOINT_MAX: Final = 1_024
 REQUESTS_MAX: Final = 16_384
 BYTES_MAX: Final = 16 * 2**20
+REQUEST_BYTES: Final = BYTES_MAX // REQUESTS_MAX
+"""Bytes that a request counts as at least, where the longest line is looked for."""
 BYTES_OF_ENDPOINT_MAX: Final = BYTES_MAX // 4
 EXPIRY_NS: Final = 30 * NS_PER_S
 AGE_NS_MAX: Final = 60 * NS_PER_S
@@ -112,7 +116,7 @@ class PendingRequests:
         while self._exceeds_endpoint_bounds(of_endpoint) and of_endpoint.waiting:
             self._drop(endpoint, next(iter(of_endpoint.waiting)))
         while self._exceeds_bounds() and self._waiting:
-            self._drop(*next(iter(self._waiting)))
+            self._drop(*self._oldest_of_longest())
 
     def take_ready(self, endpoint: str, now_ns: int) -> list[Submit]:
         """Return the end-point's requests that may be sent now; they are in flight from now on."""
@@ -128,13 +132,16 @@ class PendingRequests:
         return [self._send(endpoint, request_id, now_ns) for request_id in ready]
 
     def take_all_ready(self, now_ns: int) -> list[tuple[str, Submit]]:
-        """Return all requests that may be sent now, as `take_ready`, in the order of arrival."""
+        """Return all requests that may be sent now, as `take_ready`, one of each end-point in turn.
+
+        Each end-point's own requests keep the order of arrival.
+        """
         self._drop_old(self._waiting, now_ns)
-        ready: list[tuple[str, Submit]] = []
-        for endpoint, request_id in tuple(self._waiting):
-            if len(self._by_endpoint[endpoint].in_flight) < self._bounds.in_flight_max:
-                ready.append((endpoint, self._send(endpoint, request_id, now_ns)))
-        return ready
+        lines = [
+            [(endpoint, submit) for submit in self.take_ready(endpoint, now_ns)]
+            for endpoint in tuple(self._by_endpoint)
+        ]
+        return [each for turn in zip_longest(*lines) for each in turn if each is not None]
 
     def session_lost(self) -> None:
         """Make all requests in flight wait again, each in its old position: the session is lost."""
@@ -181,6 +188,18 @@ class PendingRequests:
         for request_id in (*of_endpoint.waiting, *of_endpoint.in_flight):
             if _is_attaching(self._requests[endpoint, request_id].submit):
                 self.answered(endpoint, request_id)
+
+    def _oldest_of_longest(self) -> tuple[str, int]:
+        """Return the oldest waiting request of the end-point that has most of them waiting.
+
+        An end-point with few requests loses none because of another's storm.
+        """
+        longest = max(self._by_endpoint, key=self._waiting_bytes)
+        return longest, next(iter(self._by_endpoint[longest].waiting))
+
+    def _waiting_bytes(self, endpoint: str) -> tuple[bool, int]:
+        found = self._by_endpoint[endpoint]
+        return bool(found.waiting), found.size_bytes + REQUEST_BYTES * len(found)
 
     def _exceeds_bounds(self) -> bool:
         bounds = self._bounds

@@ -7,7 +7,8 @@ an old term, and the session is being closed).
 Messages of the broker: `ChangeTable` becomes `ApplyTable` for the core, and is acknowledged by
 `TableChanged` with a digest once the core has committed it, or by `TableRefused`; `Return`, `Push`
 and `DetachEndPoint` are for end-points (`edge_router.py`). Messages to the broker: `ReportRouter`,
-channel states, back-pressure, and counters every second.
+channel states, back-pressure, and counters every second. A `ChannelSeed` becomes `TakeSeed` for the
+core, and is answered by `SeedAccepted` if the router receives on that channel.
 
 Without a broker the router forwards by its last table and keeps all channel states (S0 A20); a
 broker that returns gets the digest of the table and all states. A broker of a lower term than the
@@ -19,10 +20,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 import msgspec
 
+from gridstat.model.channel_security import HOP, NONE, SEALED_VERSION, Security
 from gridstat.model.errors import NotAuthorised, ShuttingDown, StaleTerm
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.machine import (
@@ -40,27 +43,35 @@ from gridstat.net.command.machine import (
 )
 from gridstat.net.command.router_messages import (
     ChangeTable,
+    ChannelSeed,
     DetachEndPoint,
     Push,
     ReportCounters,
     ReportRouter,
     Return,
     RouterAccepted,
+    SeedAccepted,
     TableRefused,
 )
+from gridstat.router.address_proofs import ADDRESSES_TIMER
 from gridstat.router.agent_events import (
+    AddressChecked,
     CountersRead,
     Drain,
+    ForgetSeeds,
+    KeysOver,
     Leave,
     ReadCounters,
     RouterEvent,
     RouterInstruction,
+    SeedTaken,
     SetModes,
     SourcePoliced,
     SourceReceived,
     SourceSilent,
     TableApplied,
     TableFailed,
+    TakeSeed,
     WaterMarkCrossed,
 )
 from gridstat.router.channel_reports import ChannelNews, ChannelReports
@@ -71,6 +82,7 @@ from gridstat.router.edge_router import (
     EdgeRouter,
     refuse_endpoint,
 )
+from gridstat.router.endpoint_seeds import SEEDS_TIMER
 from gridstat.router.table_intake import TableIntake
 
 if TYPE_CHECKING:
@@ -82,7 +94,7 @@ if TYPE_CHECKING:
 
 COUNTERS_TIMER: Final = "counters"
 COUNTERS_EVERY_NS: Final = NS_PER_S
-BrokerOrder: TypeAlias = ChangeTable | RouterAccepted | Return | Push | DetachEndPoint
+BrokerOrder: TypeAlias = ChangeTable | RouterAccepted | Return | Push | DetachEndPoint | ChannelSeed
 _NOTE_NAMES: Final = {
     SourceSilent: "source_silent",
     SourceReceived: "source_heard",
@@ -102,6 +114,8 @@ class RouterFacts:
     command_host: str = ""
     command_port: int = 0
     datagram_versions: tuple[int, ...] = (1,)
+    endpoint_security: Security = HOP
+    """Whether the channels of end-points are sealed; plain at a router that cannot seal."""
 
     @property
     def broker(self) -> str:
@@ -133,12 +147,20 @@ class RouterAgent:
         newest: Callable[[int], bytes | None],
         copies: Callable[[int], CopyFacts | None] = lambda _: None,
         edge_bounds: EdgeBounds | None = None,
+        random_bytes: Callable[[int], bytes] = token_bytes,
     ) -> None:
         self._facts = facts
         self._broker_peer = facts.broker
         self._intake = TableIntake()
         self._edge = (
-            EdgeRouter(facts.name, facts.broker, newest=newest, copies=copies, bounds=edge_bounds)
+            EdgeRouter(
+                facts.name,
+                facts.broker,
+                newest=newest,
+                copies=copies,
+                random_bytes=random_bytes,
+                bounds=edge_bounds,
+            )
             if facts.is_edge
             else None
         )
@@ -197,7 +219,14 @@ class RouterAgent:
 
     def _news(
         self,
-        event: TableApplied | TableFailed | ChannelNews | SourcePoliced | CountersRead,
+        event: TableApplied
+        | TableFailed
+        | ChannelNews
+        | SourcePoliced
+        | CountersRead
+        | SeedTaken
+        | AddressChecked
+        | KeysOver,
         now_ns: int,
     ) -> list[RouterInstruction]:
         match event:
@@ -213,6 +242,21 @@ class RouterAgent:
                 return [] if self._edge is None else [*self._edge.report_policed(event, now_ns)]
             case CountersRead(report):
                 return self._report_to_broker(self._with_own_counters(report))
+            case SeedTaken() | AddressChecked() | KeysOver():
+                return self._sealed_news(event, now_ns)
+            case _:
+                assert_never(event)
+
+    def _sealed_news(
+        self, event: SeedTaken | AddressChecked | KeysOver, now_ns: int
+    ) -> list[RouterInstruction]:
+        match event:
+            case SeedTaken():
+                return self._seed_taken(event, now_ns)
+            case AddressChecked():
+                return [] if self._edge is None else self._edge.address_checked(event, now_ns)
+            case KeysOver():
+                return [self._keys_over(event)]
             case _:
                 assert_never(event)
 
@@ -222,6 +266,23 @@ class RouterAgent:
             return []
         note = Note(_NOTE_NAMES[type(event)], (("channel_id", event.channel_id),))
         return [note, *self._report_to_broker(report)]
+
+    def _seed_taken(self, event: SeedTaken, now_ns: int) -> list[RouterInstruction]:
+        if self._edge is not None and self._edge.gives_seeds_of(event.channel_id):
+            return self._edge.seed_taken(event, now_ns)
+        accepted = SeedAccepted(
+            channel_id=event.channel_id, number=event.number, first_epoch=event.first_epoch
+        )
+        return self._report_to_broker(accepted)
+
+    def _keys_over(self, event: KeysOver) -> Note:
+        """Report in words that a channel has stopped."""
+        facts = (
+            ("channel_id", event.channel_id),
+            ("sends", int(event.is_sender)),
+            ("hint", "its last seed is too old; bring back the broker, or the end-point's session"),
+        )
+        return Note("seed_over", facts, is_warning=True)
 
     def _with_own_counters(self, report: ReportCounters) -> ReportCounters:
         return msgspec.structs.replace(report, router={**report.router, **self.counters()})
@@ -235,7 +296,7 @@ class RouterAgent:
             case Received(peer, message):
                 return self._received(peer, message, now_ns)
             case Connected(peer, hello):
-                return self._connected(peer, hello.instance)
+                return self._connected(peer, hello.instance, now_ns)
             case Disconnected(peer):
                 return self._disconnected(peer, now_ns)
             case TimerFired(name):
@@ -243,14 +304,14 @@ class RouterAgent:
             case _:
                 assert_never(event)
 
-    def _connected(self, peer: str, instance: str) -> list[RouterInstruction]:
+    def _connected(self, peer: str, instance: str, now_ns: int) -> list[RouterInstruction]:
         role, _, name = peer.partition("/")
         if peer == self._broker_peer:
             return self._report()
         if role == ENDPOINT_ROLE:
             if self._edge is None:
                 return [*refuse_endpoint(self._facts.name, name)]
-            return [*self._edge.arrive(name, instance)]
+            return self._edge.arrive(name, instance, now_ns)
         reason = (
             f"rule: a router's sessions are with {self._broker_peer} and, at an edge router, "
             f"with end-points; {peer} is neither"
@@ -277,15 +338,23 @@ class RouterAgent:
             attached=() if self._edge is None else self._edge.attached(),
             counts_data_as_life=True,
             takes_probe_interval=True,
+            endpoint_security=self._endpoint_security(),
+            takes_delay=True,
         )
         return [Send(self._broker_peer, report)]
+
+    def _endpoint_security(self) -> Security:
+        can_seal = SEALED_VERSION in self._facts.datagram_versions
+        return self._facts.endpoint_security if can_seal and self._edge is not None else NONE
 
     def _disconnected(self, peer: str, now_ns: int) -> list[RouterInstruction]:
         if peer == self._broker_peer:
             self._broker = _Broker.GONE
+            own: tuple[int, ...] = ()
             if self._edge is not None:
                 self._edge.broker_gone()
-            return [Note("broker_gone"), CancelTimer(COUNTERS_TIMER)]
+                own = self._edge.seeded_channels()
+            return [Note("broker_gone"), CancelTimer(COUNTERS_TIMER), ForgetSeeds(own)]
         role, _, name = peer.partition("/")
         if role == ENDPOINT_ROLE and self._edge is not None:
             return [*self._edge.depart(name, now_ns)]
@@ -296,7 +365,7 @@ class RouterAgent:
             return self._from_broker(message, now_ns)
         role, _, name = peer.partition("/")
         if role == ENDPOINT_ROLE and self._edge is not None:
-            return [*self._edge.received(name, message, now_ns)]
+            return self._edge.received(name, message, now_ns)
         return []  # Refused when it connected, and not yet closed.
 
     def _timer_fired(self, name: str, now_ns: int) -> list[RouterInstruction]:
@@ -304,6 +373,10 @@ class RouterAgent:
             return [ReadCounters(), SetTimer(COUNTERS_TIMER, COUNTERS_EVERY_NS)]
         if name == EXPIRY_TIMER and self._edge is not None:
             return [*self._edge.expire(now_ns)]
+        if name == SEEDS_TIMER and self._edge is not None:
+            return self._edge.step_seeds(now_ns)
+        if name == ADDRESSES_TIMER and self._edge is not None:
+            return self._edge.step_proofs(now_ns)
         return []
 
     def _ending(self, event: Drain | Leave) -> list[RouterInstruction]:
@@ -324,7 +397,14 @@ class RouterAgent:
         if self._broker is _Broker.GONE or self._broker is _Broker.FENCED:
             return []
         match message:
-            case ChangeTable() | RouterAccepted() | Return() | Push() | DetachEndPoint():
+            case (
+                ChangeTable()
+                | RouterAccepted()
+                | Return()
+                | Push()
+                | DetachEndPoint()
+                | ChannelSeed()
+            ):
                 if message.term < self._term:
                     return self._fence(message.term)
                 self._term = message.term
@@ -338,7 +418,9 @@ class RouterAgent:
         if not self.is_accepted:
             return [Note("order_before_acceptance", (("order", type(order).__name__),))]
         if isinstance(order, ChangeTable):
-            return self._change(order)
+            return self._change(order, now_ns)
+        if isinstance(order, ChannelSeed):
+            return [TakeSeed(order)]
         if self._edge is None:
             return [Note("order_for_an_edge", (("order", type(order).__name__),))]
         return [*self._edge.handle_order(order, now_ns)]
@@ -355,7 +437,7 @@ class RouterAgent:
             *(() if self._edge is None else self._edge.broker_accepted(now_ns)),
         ]
 
-    def _change(self, change: ChangeTable) -> list[RouterInstruction]:
+    def _change(self, change: ChangeTable, now_ns: int) -> list[RouterInstruction]:
         taken = self._intake.take(change)
         if taken is None:
             return []
@@ -364,7 +446,8 @@ class RouterAgent:
             note = Note("table_refused", (("number", taken.number), ("reason", taken.reason)))
             return [note, *self._report_to_broker(taken)]
         self._reports.forget_closed(self.table)
-        return [taken]
+        seeds = () if self._edge is None else self._edge.table_changed(taken.change, now_ns)
+        return [taken, *seeds]
 
     def _fence(self, term: int) -> list[RouterInstruction]:
         self._broker = _Broker.FENCED

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import islice
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.model.errors import GridStatError, LayoutError, UnknownName
 from gridstat.model.identifiers import ChannelId, PathId, VariableId
+from gridstat.model.keys.channel_keys import STEP_S, ChannelKeys, SeedInstalled, SeedOver
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.router_messages import ReportCounters
 from gridstat.net.command.session_messages import MANY_MAX
@@ -28,13 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gridstat.core.rows import ChannelSpec, CopyFacts, Row
-    from gridstat.net.command.router_messages import ChangeTable, SourceOrder
+    from gridstat.net.command.router_messages import ChangeTable, ChannelSeed, SourceOrder
     from gridstat.router.agent_events import SourcePoliced
     from gridstat.router.channel_reports import ChannelNews
     from gridstat.router.path_table import CarriedVariable, Path
 
 RETRY_EVERY_NS: Final = NS_PER_S
 """Interval of attempts to open a channel whose address could not be reached."""
+KEYLESS_NS: Final = 10 * NS_PER_S
+"""Time without a key after which a channel counts as one that does not get any."""
 POLLS_PER_SILENCE: Final = 5
 POLL_S_MIN, POLL_S_MAX = 0.02, 0.1
 """Bounds of the poll interval: a poll wakes the process, and back-pressure is reported after the
@@ -92,6 +96,7 @@ class StatusRouter:
         *,
         clock_ns: Callable[[], int],
         in_memory: bool = False,
+        random_bytes: Callable[[int], bytes] = token_bytes,
     ) -> None:
         self.name = name
         self._core = core
@@ -102,7 +107,12 @@ class StatusRouter:
         self._uncommitted: frozenset[VariableId] = frozenset()
         self._refused: dict[int, str] = {}
         self._orders_refused = 0
-        self._channels = RouterChannels(core)
+        self._keys = ChannelKeys(core, random_bytes)
+        self._keys_ns = 0
+        self._keyless_since: dict[int, int] = {}
+        self._channels = RouterChannels(
+            core, self._keys, clock_ns=clock_ns, random_bytes=random_bytes
+        )
         self._liveness = SourceLiveness()
         self._marks = WaterMarks()
         self._policed = PolicedEvents()
@@ -171,6 +181,7 @@ class StatusRouter:
             ChannelId(order.channel_id),
             is_publisher=order.is_publisher,
             back_channel=order.back_channel,
+            is_sealed=order.is_sealed,
         )
         self._liveness.watch(
             order.channel_id,
@@ -191,6 +202,47 @@ class StatusRouter:
             if self._channels.is_open(channel_id)
         }
         return [*self._liveness.judge(self._core.source_states()), *self._marks.judge(queued)]
+
+    # Keys of sealed channels.
+
+    def take_seed(self, message: ChannelSeed) -> list[SeedInstalled]:
+        """Install the keys of a seed; return it if it is for a source that accepts it now."""
+        now_ns = self._clock_ns()
+        if message.first_epoch >= 0:
+            self._keys.use(message.seed, message.first_epoch, now_ns)
+            return []
+        return self._keys.accept(message.seed, now_ns)
+
+    def take_installed(self) -> list[SeedInstalled]:
+        """Return the seeds that had waited for their sources, and are accepted now."""
+        return self._channels.take_installed()
+
+    def forget_seeds(self, kept: Iterable[int] = ()) -> None:
+        """Forget the seeds of channels that are not open, except those of kept ones."""
+        self._keys.forget_waiting(frozenset(kept))
+
+    def poll_keys(self) -> list[SeedOver]:
+        """Move the keys of all channels on, if it is time; return channels that have stopped."""
+        now_ns = self._clock_ns()
+        if now_ns < self._keys_ns:
+            return []
+        self._keys_ns = now_ns + int(STEP_S * NS_PER_S)
+        over = self._keys.step(now_ns)
+        self._keyless_since = {
+            channel_id: self._keyless_since.get(channel_id, now_ns)
+            for channel_id in self._keys.keyless()
+        }
+        return over
+
+    # Proofs of end-points' addresses.
+
+    def check_address(self, channel_id: int, counter: int) -> bool:
+        """Release a held channel if the counter was sent on it; return whether it was."""
+        return self._channels.check_address(channel_id, counter)
+
+    def hold_channel(self, channel_id: int, *, is_probed: bool) -> None:
+        """Send no events on a channel, and probes only if asked for."""
+        self._channels.hold(channel_id, is_probed=is_probed)
 
     def poll_policed(self) -> list[SourcePoliced]:
         """Return the events policed since the last second, if one has passed."""
@@ -219,11 +271,19 @@ class StatusRouter:
             "channels_waiting": len(self._channels.waiting_ids()),
             "orders_refused": self._orders_refused,
             "rows_refused": len(self._refused),
+            "channels_without_key": len(self._keys.keyless()),
+            "channels_long_without_key": self._long_keyless(),
+            "seeds_overdue": len(self._keys.overdue(self._clock_ns())),
             "fifo_priority": self._fifo_priority,
         }
         return ReportCounters(
             router=counters, channels=self.channel_counters(), sources=self._core.source_states()
         )
+
+    def _long_keyless(self) -> int:
+        """Return the number of channels that have had no key for longer than an exchange takes."""
+        since_ns = self._clock_ns() - KEYLESS_NS
+        return sum(each <= since_ns for each in self._keyless_since.values())
 
     def refused_rows(self) -> dict[int, str]:
         """Return the reasons for which the core cannot hold some rows; of very many, the first."""
@@ -255,10 +315,15 @@ class StatusRouter:
         self._marks.forget(channel_id)
 
     def open_source(
-        self, channel_id: ChannelId, *, is_publisher: bool = False, back_channel: int = 0
+        self,
+        channel_id: ChannelId,
+        *,
+        is_publisher: bool = False,
+        back_channel: int = 0,
+        is_sealed: bool = False,
     ) -> None:
         """Accept datagrams of a channel; a publisher's is policed."""
-        self._channels.open_source(Source(channel_id, is_publisher, back_channel))
+        self._channels.open_source(Source(channel_id, is_publisher, back_channel, is_sealed))
 
     def close_source(self, channel_id: int) -> None:
         self._channels.close_source(channel_id)

@@ -53,6 +53,7 @@ def carried_of(order: VariableOrder) -> CarriedVariable:
         is_stamp_exempt=order.phase_ns > 0 if order.period is None else order.interval_ns_min > 0,
         floods=tuple(Flood(flood.level, flood.modes, flood.every) for flood in order.floods),
         keeps_newest=order.keeps_newest,
+        delay_ms=order.delay_ms,
     )
     check_row(forwarding_row(variable, ()))
     return variable
