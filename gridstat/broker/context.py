@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from gridstat.broker.permissions import Permissions
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Operation, RouterReported
+from gridstat.broker.requests.identity_quotas import IdentityQuotas
 from gridstat.broker.tables.detection import Detection
 from gridstat.broker.unit_of_work import UnitOfWork, ignore_failure, no_op
 from gridstat.net.command.machine import Send
@@ -43,13 +46,15 @@ def random_identity() -> str:
 class Outside:
     """Services from outside a pure broker: signatures, the wall clock, figures of the journal.
 
-    `new_identity` returns a unique name for a new journal.
+    `new_identity` returns a unique name for a new journal. `random_bytes` is the source of seeds
+    and of channel identifiers, which nobody may foresee.
     """
 
     verifier: Verifier
     wall_clock_ns: Callable[[], int]
     journal_figures: Callable[[], dict[str, int | float]] = dict
     new_identity: Callable[[], str] = random_identity
+    random_bytes: Callable[[int], bytes] = token_bytes
 
 
 class BrokerContext(UnitOfWork[Operation]):
@@ -73,7 +78,9 @@ class BrokerContext(UnitOfWork[Operation]):
         self.tables = tables
         self.effects = effects
         self.capabilities = capabilities
+        self.permissions = Permissions(settings.cloud, outside.wall_clock_ns)
         self.detection = Detection(registry, settings.probes)
+        self.quotas = IdentityQuotas(settings, reservations.shares, self.permissions)
         self.unsaved_reports: dict[str, RouterReported] = {}
         self._is_flush_set = False
         self._is_confirm_set = False
@@ -81,6 +88,10 @@ class BrokerContext(UnitOfWork[Operation]):
 
     def send_router(self, router: str, message: Message) -> None:
         self.out.append(Send(f"router/{router}", message))
+
+    def new_channel_id(self) -> int:
+        """Return a random identifier for a new channel of this cloud."""
+        return self.registry.new_channel_id(self.outside.random_bytes)
 
     def next_order(self) -> tuple[int, int]:
         """Return the order of a notice or answer about a contract: the term and a number within it.

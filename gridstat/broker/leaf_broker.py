@@ -10,7 +10,7 @@ Peers and their messages:
 
 - `router/NAME`: `ReportRouter` begins a session. `Forward` carries requests of end-points,
   `TableChanged` and `TableRefused` answer orders, and `AttachmentChanged`, `ChannelStateChanged`,
-  `BackPressureChanged` and `ReportCounters` report states.
+  `BackPressureChanged` and `ReportCounters` report states; `SeedAccepted` answers a seed.
 - `operator/NAME`: commands, passed on by `operators/operator_commands.py`.
 - `broker/NAME`, if it is the parent: messages, passed on by `segments/parent_dispatcher.py`.
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from gridstat.broker.access.leaf_access import LeafAccess
 from gridstat.broker.capacity.allocator import Allocator
 from gridstat.broker.capacity.resources import Resources
 from gridstat.broker.context import BrokerContext, Outside
@@ -32,6 +33,7 @@ from gridstat.broker.effects.registration_effects import RegistrationEffects
 from gridstat.broker.effects.reservations import Reservations
 from gridstat.broker.effects.tree_effects import TreeEffects
 from gridstat.broker.floods.leaf_floods import LeafFloods
+from gridstat.broker.keys.leaf_keys import LeafKeys
 from gridstat.broker.leaf_capability import LeafCapabilities, LeafCapability
 from gridstat.broker.operators.operator_commands import OperatorCommands
 from gridstat.broker.operators.survey import Surveyor
@@ -129,7 +131,8 @@ class LeafBroker:
         self._compose_sessions(notices, channel_plan)
         self._compose_contracts(notices)
         self._compose_commands(notices, channel_plan)
-        self._capabilities.register(self._list_capabilities(channel_plan))
+        floods = self._compose_access(notices)
+        self._capabilities.register(self._list_capabilities(channel_plan, floods))
         self._add_configured()
 
     def _compose_sessions(self, notices: Notices, channel_plan: ChannelPlan) -> None:
@@ -205,7 +208,20 @@ class LeafBroker:
             self._tree.contracts.report_changes,
         )
 
-    def _list_capabilities(self, channel_plan: ChannelPlan) -> tuple[LeafCapability, ...]:
+    def _compose_access(self, notices: Notices) -> LeafFloods:
+        """Create the floods, and the access rules, on which floods and contracts rest."""
+        context = self._context
+        floods = LeafFloods(context, self._tree.session, self._requests)
+        self._access = LeafAccess(
+            context, notices, self._subscriptions.matching, self._tree, floods.listeners
+        )
+        self.access = self._access.records
+        self.permissions = context.permissions
+        return floods
+
+    def _list_capabilities(
+        self, channel_plan: ChannelPlan, floods: LeafFloods
+    ) -> tuple[LeafCapability, ...]:
         """Return all capabilities of a leaf broker, in the order in which they act.
 
         A snapshot is replayed in this order, so each capability needs the state of those before it
@@ -216,7 +232,7 @@ class LeafBroker:
         cloud = CloudEffects(*state, context.effects.apply)
         registrations = RegistrationEffects(*state)
         tree = TreeEffects(self.registry, channel_plan)
-        floods = LeafFloods(context, self._tree.session, self._requests)
+        keys = LeafKeys(context, self._tree.session, channel_plan, self._recovery)
         self.floods = floods.records
         return (
             LeafCapability(name="term", timers={START_TIMER: self._begin}),
@@ -243,6 +259,8 @@ class LeafBroker:
             ),
             self._tree.capability(tree),
             floods.capability(),
+            keys.capability(),
+            self._access.capability(),
             self._commands.capability(registrations),
         )
 
@@ -320,7 +338,7 @@ class LeafBroker:
         journal = "" if self._context.has_journal else self._context.outside.new_identity()
         orphaned = [] if self._context.settings.parent else self._capabilities.orphaned()
         self._context.commit(
-            [TermBegan(term=term, journal=journal), *orphaned],
+            [TermBegan(term=term, journal=journal), *orphaned, *self._access.first_operations()],
             self._term_began,
             self._begin_later,
         )

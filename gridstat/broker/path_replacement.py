@@ -82,7 +82,7 @@ class PathReplacement:
             return allocated
         if len(self._health.failed_paths(record)) < len(record.paths):
             return allocated  # A working path is not given up for less than was granted.
-        return self._context.reservations.change(request)
+        return self._context.reservations.change(request, is_kept=True)
 
     def _request(self, found: Subscription) -> AllocationRequest:
         sources, targets = self._health.ends(found.record)
@@ -95,6 +95,7 @@ class PathReplacement:
             subscriber=found.record.subscriber,
             entries=found.record.entries,
             exits=found.record.exits,
+            charged_to=found.record.charged_to,
         )
 
     def _crowded_path(self, record: Subscribed) -> tuple[int, set[str]] | None:

@@ -101,10 +101,11 @@ class Placement:
             subscriber=record.subscriber,
             entries=record.entries,
             exits=record.exits,
+            charged_to=record.charged_to,
         )
         if not request.sources or not request.targets:
             return None
-        allocated = self._context.reservations.allocate(request)
+        allocated = self._context.reservations.allocate(request, is_kept=True)
         if isinstance(allocated, Refusal):
             return None
         if uses_its_gates(renewed(record, allocated)):

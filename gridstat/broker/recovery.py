@@ -141,6 +141,14 @@ class Recovery:
             self._enqueue(registry.over_channel.get(message.channel_id, ()))
         self._replan_soon()
 
+    def channel_withheld(self, channel_id: int, *, is_open: bool) -> None:
+        """Move contracts away from a channel that cannot be opened as it should, and back."""
+        if not self._health.channel_changed(channel_id, is_up=is_open):
+            return
+        over = self._context.registry.over_channel.get(channel_id, ())
+        self._enqueue(self._impaired if is_open else over)
+        self._replan_soon()
+
     def back_pressure_changed(self, reporter: str, message: BackPressureChanged) -> None:
         channel = self._context.registry.channels.get(message.channel_id)
         if channel is None or channel.from_router != reporter:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from gridstat.model.keys.key_settings import KEYS_DEFAULT, KeySettings
 from gridstat.model.probe_law import ProbeSettings
+from gridstat.model.quota import Quota
 from gridstat.model.rate_law import NS_PER_S
+
+if TYPE_CHECKING:
+    from gridstat.model.access_rules import AccessRule
 
 NS_PER_MS = 1_000_000
 
@@ -22,6 +29,27 @@ class Quotas:
     """Contracts of all end-points with other clouds; an ended one counts until the parent knows."""
     patterns_max: int = 1_000
     pending_requests_max: int = 1_024
+    capacity_share: float = 1.0
+    """Part of each channel that one identity may reserve; a cloud's file has less by default."""
+    commands_per_s: int = 0
+    """Commands a second of one identity; 0: not bounded. A cloud's file bounds them by default."""
+
+    @property
+    def of_identity(self) -> Quota:
+        """Quota of an identity that no rule names."""
+        return _quota_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Access rules of the broker's file, and whether they are enforced.
+
+    None leaves it to the journal: a new one enforces, one from before there were rules observes
+    until it has rules.
+    """
+
+    rules: tuple[AccessRule, ...] = ()
+    is_enforced: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +77,14 @@ class BrokerSettings:
     notices_kept_max: int = 256
     replan_at_once: int = 64
     """Subscriptions moved in one turn after a failure; other events are handled in between."""
-    catch_at_once: int = 16
+    catch_at_once: int = 8
     """Variables that patterns match in one turn, for the same reason."""
+    publish_at_once: int = 16
+    """Variables of one request that are registered in one turn, for the same reason."""
+    subscribe_at_once: int = 64
+    """Subscriptions of one request; those beyond are refused, since one turn decides them all."""
+    end_at_once: int = 64
+    """Contracts and variables that are ended in one turn, for the same reason."""
     ask_within_ns: int = 8 * NS_PER_S
     """Time that other clouds have to answer; end-points wait a little longer."""
     release_after_ns: int = 100 * NS_PER_MS
@@ -66,3 +100,17 @@ class BrokerSettings:
     """
     quotas: Quotas = field(default_factory=Quotas)
     probes: ProbeSettings = field(default_factory=ProbeSettings)
+    keys: KeySettings = KEYS_DEFAULT
+    """Times of the seeds that this broker gives."""
+    access: AccessSettings = field(default_factory=AccessSettings)
+
+
+@lru_cache(maxsize=64)
+def _quota_of(quotas: Quotas) -> Quota:
+    return Quota(
+        capacity_share=quotas.capacity_share,
+        commands_per_s=quotas.commands_per_s,
+        variables=quotas.publications_max,
+        subscriptions=quotas.subscriptions_max,
+        sessions=quotas.edges_max,
+    )

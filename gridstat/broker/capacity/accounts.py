@@ -164,7 +164,9 @@ class HopAccount:
         """Return the bytes of one event of a variable here; 0 on a hop that is no channel."""
         if self.channel is None:
             return 0
-        return stream_cost.event_bytes(self.channel.mtu_bytes, is_ipv6=self.is_ipv6)
+        return stream_cost.event_bytes(
+            self.channel.mtu_bytes, is_ipv6=self.is_ipv6, is_sealed=self.channel.is_sealed
+        )
 
     def add(self, stream_cost: StreamCost, everys: Mapping[int, int]) -> bool:
         """Add a subscription to the variable; return whether that changes any total."""

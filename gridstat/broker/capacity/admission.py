@@ -19,6 +19,7 @@ from gridstat.model.errors import (
     IntervalNotSatisfiable,
     LatencyNotSatisfiable,
     PathTooLong,
+    QuotaReached,
     RedundancyNotSatisfiable,
     Refused,
     RouterFull,
@@ -48,9 +49,10 @@ class Limit(Enum):
     BACK_PRESSURE = BackPressured
     INTERVALS = IntervalNotSatisfiable
     LENGTH = PathTooLong
+    SHARE = QuotaReached
 
 
-CAPACITY_LIMITS: Final = (Limit.CHANNEL, Limit.ROUTER, Limit.BURST)
+CAPACITY_LIMITS: Final = (Limit.CHANNEL, Limit.ROUTER, Limit.BURST, Limit.SHARE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 # A journal keeps these values, so their annotations are read while the program runs.
 from gridstat.model.qos import ModalQos, Qos
+from gridstat.model.stamp_law import charged_delay_us
 from gridstat.model.status import StatusVariable
 
 if TYPE_CHECKING:
@@ -38,6 +39,19 @@ class AllocationRequest(Struct, frozen=True):
     subscriber: str = ""
     entries: Gates = ()
     exits: Gates = ()
+    charged_to: tuple[str, ...] = ()
+    """Identities whose shares the contract uses; empty: the subscriber's alone."""
+
+    @property
+    def payers(self) -> tuple[str, ...]:
+        """Return the identities whose shares the contract uses."""
+        return self.charged_to or ((self.subscriber,) if self.subscriber else ())
+
+    @property
+    def delay_us(self) -> int:
+        """Return the variable's declared delay as latency; the owner charges it across clouds."""
+        is_segment = bool(self.entries or self.exits)
+        return 0 if is_segment else charged_delay_us(self.variable.delay_ms)
 
     def taken_by(self, path: FoundPath | AllocatedPath) -> str:
         """Return the name under which the last hop of a path is charged."""

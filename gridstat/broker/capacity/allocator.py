@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from gridstat.broker.capacity.admission import Limit, Obstacle
+from gridstat.broker.capacity.admission import Limit, Obstacle, label_of
 from gridstat.broker.capacity.allocation import (
     AllocatedPath,
     Allocation,
@@ -27,12 +27,19 @@ from gridstat.broker.capacity.allocation import (
     shares_edge,
 )
 from gridstat.broker.capacity.charges import check_rate
+from gridstat.broker.capacity.identity_shares import IdentityShares, Replaced
 from gridstat.broker.capacity.latency_promises import PathKey
 from gridstat.broker.capacity.negotiation import band_of, differences, replay_band
 from gridstat.broker.capacity.path_cache import SEARCH_BUDGET_S
 from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
 from gridstat.broker.interning import same, same_quality
-from gridstat.model.errors import IntervalNotSatisfiable, NoSuchRouter, NoSuchSubscription
+from gridstat.model.errors import (
+    IntervalNotSatisfiable,
+    NoSuchRouter,
+    NoSuchSubscription,
+    SecurityNotSatisfiable,
+)
+from gridstat.model.qos import demands_sealing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -69,7 +76,8 @@ class Allocator:
         budget_s: float = SEARCH_BUDGET_S,
     ) -> None:
         self.resources = resources
-        self._planner = Planner(resources, clock, budget_s)
+        self.shares = IdentityShares(resources)
+        self._planner = Planner(resources, self.shares, clock, budget_s)
         self._contracts: dict[int, Allocation] = {}
         self.retiring = RetiringClaims(resources)
         self.avoided_routers = AvoidedRouters()
@@ -85,10 +93,19 @@ class Allocator:
         except KeyError:
             raise NoSuchSubscription(f"there is no subscription {subscription_id}") from None
 
-    def allocate(self, request: AllocationRequest) -> Allocation | Refusal:
-        """Reserve paths at the best quality that fits between desired and worst, or refuse."""
+    def allocate(
+        self, request: AllocationRequest, *, replaces: int = 0, is_kept: bool = False
+    ) -> Allocation | Refusal:
+        """Reserve paths at the best quality that fits between desired and worst, or refuse.
+
+        `replaces` is a held contract that the new one supersedes: its use of shares is not counted
+        beside. With `is_kept` the contract was granted before, and no share is checked.
+        """
         assert request.subscription_id not in self._contracts, "subscriptions are allocated once"
-        return self._negotiate_avoiding_refusals(self._trial(request))
+        trial = self._trial(request)
+        if (superseded := self._contracts.get(replaces)) is not None:
+            trial = structs.replace(trial, replaced=Replaced(superseded, is_held=True))
+        return self._negotiate_avoiding_refusals(_checked(trial, is_kept=is_kept))
 
     def release(self, subscription_id: int) -> Allocation:
         """Release all claims of a subscription, also those of earlier paths that still retire."""
@@ -97,14 +114,15 @@ class Allocator:
         self._withdraw(contract)
         return contract
 
-    def change(self, request: AllocationRequest) -> Allocation | Refusal:
+    def change(self, request: AllocationRequest, *, is_kept: bool = False) -> Allocation | Refusal:
         """Change the quality, the edges or the variable of a live subscription.
 
         A refusal leaves the old contract; otherwise the old paths stay charged until
-        `release_retired`.
+        `release_retired`. With `is_kept` the subscriber did not ask for it: no share is checked.
         """
         old = self.contract(request.subscription_id)
-        trial = self._trial(request, old)
+        trial = structs.replace(self._trial(request, old), replaced=Replaced(old, is_held=False))
+        trial = _checked(trial, is_kept=is_kept)
         self._withdraw(old)
         answer = self._negotiate_avoiding_refusals(trial)
         if isinstance(answer, Refusal):
@@ -154,7 +172,7 @@ class Allocator:
 
         If the remaining paths prevent that, all paths are chosen anew. The quality stays. `ends`
         are new sources and targets, if they have changed. Routers that refuse the variable's row
-        are avoided like failed ones.
+        are avoided like failed ones. Shares are not checked: the contract was granted.
         """
         old = self.contract(subscription_id)
         request = old.request
@@ -164,6 +182,7 @@ class Allocator:
         trial = structs.replace(
             trial,
             excluded_channels=trial.excluded_channels | frozenset(avoiding_channels),
+            ignoring=trial.ignoring | {Limit.SHARE},
             excluded_routers=trial.excluded_routers.union(
                 avoiding_routers, self.avoided_routers.of(request.variable.variable_id)
             ),
@@ -215,8 +234,26 @@ class Allocator:
             why = plan.reason
             plan = self._plan_below(trial, band, plan)
         if isinstance(plan, Obstacle):
-            return plan.refusal()
+            return self._unsealed(trial, band) or plan.refusal()
         return self._grant(request, band, plan, why)
+
+    def _unsealed(self, trial: Trial, band: Band) -> Refusal | None:
+        """Return the refusal of a request that only a channel without sealing could carry."""
+        if not demands_sealing(trial.request.qos):
+            return None
+        excluded = trial.excluded_channels - self.resources.plain_channels()
+        found = self._planner.plan(structs.replace(trial, excluded_channels=excluded), band.last(0))
+        if isinstance(found, Obstacle):
+            return None
+        self._planner.undo(found)
+        used = {number for path in found.paths for number in path.channel_ids}
+        number = min(used & self.resources.plain_channels())
+        label = label_of(self.resources, number)
+        error = SecurityNotSatisfiable(
+            f"{label} is not sealed, and no sealed path leads around it",
+            hint='mark the channel security = "hop", or ask without security',
+        )
+        return Refusal(error.code, str(error.args[0]), error.hint, bottleneck=label)
 
     def _plan_below(self, trial: Trial, band: Band, met: Obstacle) -> Plan | Obstacle:
         """Return a plan for the best level that fits, or the obstacle of the worst level."""
@@ -352,15 +389,16 @@ class Allocator:
 
     def _trial(self, request: AllocationRequest, old: Allocation | None = None) -> Trial:
         unusable = self.resources.unusable_channels()
+        plain = self.resources.plain_channels() if demands_sealing(request.qos) else frozenset()
         if old is None:
-            return Trial(request, unusable, self.resources.down_routers())
+            return Trial(request, unusable | plain, self.resources.down_routers())
         own = frozenset(number for path in old.paths for number in path.channel_ids)
         down = self.resources.down_channels() if unusable & own else frozenset()
         tolerated = (unusable & own) - down
         is_same = old.request.variable == request.variable
         return Trial(
             request=request,
-            excluded_channels=unusable - tolerated,
+            excluded_channels=(unusable - tolerated) | plain,
             excluded_routers=self.resources.down_routers(),
             favoured_channels=own if is_same else frozenset(),
             back_pressured={
@@ -372,11 +410,12 @@ class Allocator:
         """Register a contract whose claims are taken, and the latency promised for each path."""
         subscription_id = contract.request.subscription_id
         self._contracts[subscription_id] = contract
+        self.shares.add(contract)
         for index, path in enumerate(contract.paths):
             self.resources.promises.make(
                 PathKey(subscription_id, index),
                 same((*path.routers, *path.channel_ids)),
-                self.resources.path_us(path.routers, path.channel_ids),
+                self.resources.path_us(path.routers, path.channel_ids) + contract.request.delay_us,
                 latency_us_max(contract.granted, index),
             )
 
@@ -387,8 +426,14 @@ class Allocator:
     def _withdraw(self, contract: Allocation) -> None:
         for index in range(len(contract.paths)):
             self.resources.promises.end(PathKey(contract.subscription_id, index))
+        self.shares.remove(contract)
         self.resources.give_back(_claims(contract))
         del self._contracts[contract.subscription_id]
+
+
+def _checked(trial: Trial, *, is_kept: bool) -> Trial:
+    """Return a trial that checks shares, unless the contract is kept."""
+    return structs.replace(trial, ignoring=trial.ignoring | {Limit.SHARE}) if is_kept else trial
 
 
 def _with_headroom_us(qos: Qos, paths: tuple[AllocatedPath, ...]) -> int:

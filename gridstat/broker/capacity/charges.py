@@ -13,6 +13,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from gridstat.model.channel_security import TAG_BYTES
 from gridstat.model.errors import IntervalNotSatisfiable
 from gridstat.model.qos import BASELINE_MODE, MODES_MAX
 from gridstat.model.rate_law import (
@@ -62,13 +63,19 @@ def check_rate(variable: StatusVariable) -> None:
         )
 
 
-def event_bytes(variable: StatusVariable, mtu_bytes: int, *, is_ipv6: bool = False) -> int:
+def event_bytes(
+    variable: StatusVariable, mtu_bytes: int, *, is_ipv6: bool = False, is_sealed: bool = False
+) -> int:
     """Return the bytes of one event on a channel, alone in its datagram, with IP headers.
+
+    A sealed datagram carries a tag behind its events, which is charged too.
 
     A datagram above the MTU is sent in fragments, each with its own headers. By IPv4 each fragment
     is charged 28 bytes, which covers it where the MTU is a multiple of eight.
     """
     datagram = DATAGRAM_HEADER_BYTES + EVENT_BYTES + OPTION_BYTES * variable.option_count
+    if is_sealed:
+        datagram += TAG_BYTES
     if is_ipv6:
         return wire_bytes(datagram, mtu_bytes, is_ipv6=True)
     fragments = -(-datagram // mtu_bytes)

@@ -30,7 +30,12 @@ def contract_facts(allocator: Allocator, subscription_id: int) -> Facts:
         "subscriber": contract.request.subscriber,
         "granted": granted_facts(contract),
         "paths": [
-            path_facts(allocator.resources, path, contract.latency_us_max(index))
+            path_facts(
+                allocator.resources,
+                path,
+                contract.latency_us_max(index),
+                contract.request.delay_us,
+            )
             for index, path in enumerate(contract.paths)
         ],
         "is_node_disjoint": contract.is_node_disjoint,
@@ -53,12 +58,16 @@ def granted_facts(contract: Allocation) -> dict[int, Facts]:
     }
 
 
-def path_facts(resources: Resources, path: AllocatedPath, latency_us_max: int) -> Facts:
+def path_facts(
+    resources: Resources, path: AllocatedPath, latency_us_max: int, delay_us: int = 0
+) -> Facts:
     """Return a path and its latency budget: the present prediction of each part and both ends.
 
     `latency_us` is the present prediction, `latency_us_granted` the one at the time of the grant.
     """
     parts: list[Facts] = [{"what": "end-points", "latency_us": resources.ends_us}]
+    if delay_us:
+        parts.append({"what": "declared delay of the publisher", "latency_us": delay_us})
     for index, name in enumerate(path.routers):
         account = resources.router(name)
         parts.append(
@@ -70,7 +79,7 @@ def path_facts(resources: Resources, path: AllocatedPath, latency_us_max: int) -
         )
         if index < len(path.channel_ids):
             parts.append(_channel_part(resources, path.channel_ids[index]))
-    latency_us = resources.path_us(path.routers, path.channel_ids)
+    latency_us = resources.path_us(path.routers, path.channel_ids) + delay_us
     return {
         "routers": list(path.routers),
         "channel_ids": list(path.channel_ids),
@@ -123,6 +132,7 @@ def channel_facts(resources: Resources, channel_id: int) -> Facts:
     return {
         "label": channel.label,
         "channel_id": channel_id,
+        "security": channel.security,
         "is_up": hop.is_up,
         "is_back_pressured": hop.is_back_pressured,
         "bytes_per_s": rounded(hop.bytes.value),
@@ -190,6 +200,7 @@ def _channel_part(resources: Resources, channel_id: int) -> Facts:
     return {
         "what": label_of(resources, channel_id),
         "latency_us": hop.latency_us,
+        "security": hop.channel.security,
         "declared_us": hop.channel.latency_us,
         "burst_events": hop.burst.events,
         "burst_us": hop.latency_us - hop.channel.latency_us,

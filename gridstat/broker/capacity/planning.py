@@ -30,6 +30,7 @@ from gridstat.broker.capacity.allocation import (
     latency_us_max,
     paths_wanted,
 )
+from gridstat.broker.capacity.identity_shares import Replaced
 from gridstat.broker.capacity.negotiation import Quality
 from gridstat.broker.capacity.path_cache import PathCache, PathQuery
 from gridstat.broker.capacity.resources import Claim, LoadChange
@@ -39,6 +40,7 @@ from gridstat.model.paths import NotFound
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gridstat.broker.capacity.identity_shares import IdentityShares
     from gridstat.broker.capacity.resources import Resources
     from gridstat.model.paths import Found, FoundPath
 
@@ -52,6 +54,7 @@ class Trial(Struct, frozen=True):
     """Constraints of an attempt: excluded elements, favoured channels and ignored limits.
 
     `back_pressured` maps the back-pressured channels of the changed contract to what they carried.
+    `replaced` is the contract whose place this one takes, for the shares of its identities.
     """
 
     request: AllocationRequest
@@ -59,6 +62,7 @@ class Trial(Struct, frozen=True):
     excluded_routers: frozenset[str] = frozenset()
     favoured_channels: frozenset[int] = frozenset()
     back_pressured: Mapping[int, Fraction] = field(default_factory=dict)
+    replaced: Replaced | None = None
     ignoring: frozenset[Limit] = frozenset()
 
 
@@ -76,8 +80,15 @@ class Plan(Struct, frozen=True):
 class Planner:
     """Planner whose calls either return a plan with its claims taken, or change nothing."""
 
-    def __init__(self, resources: Resources, clock: Callable[[], float], budget_s: float) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        shares: IdentityShares,
+        clock: Callable[[], float],
+        budget_s: float,
+    ) -> None:
         self._resources = resources
+        self._shares = shares
         self._path_cache = PathCache(resources, clock, budget_s)
 
     def begin(self) -> None:
@@ -89,7 +100,7 @@ class Planner:
         query = PathQuery(
             sources=trial.request.sources,
             targets=trial.request.targets,
-            bounds_us=path_bounds_us(quality, self._resources.ends_us),
+            bounds_us=path_bounds_us(quality, self._resources.ends_us + trial.request.delay_us),
             excluded_channels=trial.excluded_channels,
             excluded_routers=trial.excluded_routers,
             favoured_channels=trial.favoured_channels
@@ -124,7 +135,8 @@ class Planner:
         self, request: AllocationRequest, quality: Quality, answer: NotFound
     ) -> Obstacle:
         allowed_us = [latency_us_max(quality, index) for index in range(paths_wanted(quality))]
-        return not_found(answer, allowed_us, self._resources.ends_us, request)
+        ends_us = self._resources.ends_us + request.delay_us
+        return not_found(answer, allowed_us, ends_us, request)
 
     def undo(self, plan: Plan) -> None:
         self._resources.give_back(plan.claims)
@@ -132,8 +144,12 @@ class Planner:
     def diagnose(self, trial: Trial, quality: Quality, met: Obstacle) -> Obstacle:
         """Return the binding constraint: the one without which the request would fit.
 
-        `met` is the obstacle of a plan; it is returned if no single limit binds.
+        `met` is the obstacle of a plan; it is returned if no single limit binds. So is the share of
+        an identity: a diagnosis costs several searches, and those who ask for more than their share
+        ask often.
         """
+        if met.limit is Limit.SHARE:
+            return met
         capacity = frozenset(CAPACITY_LIMITS)
         back_pressured = self._resources.unusable_channels() - self._resources.down_channels()
         bare = structs.replace(
@@ -180,7 +196,8 @@ class Planner:
                 AllocatedPath(
                     path.routers,
                     path.channel_ids,
-                    self._resources.path_us(path.routers, path.channel_ids),
+                    self._resources.path_us(path.routers, path.channel_ids)
+                    + trial.request.delay_us,
                 )
                 for path in found.paths
             ]
@@ -201,6 +218,10 @@ class Planner:
             missing_us = path.latency_us - latency_us_max(plan.quality, index)
             if missing_us > 0:
                 broken.append(too_slow(self._resources, path, missing_us))
+        if Limit.SHARE not in trial.ignoring:
+            broken += self._shares.obstacles(
+                trial.request, plan.quality, plan.paths, trial.replaced
+            )
         return broken
 
     def _excluding_full(self, query: PathQuery, trial: Trial, quality: Quality) -> PathQuery:
@@ -218,6 +239,10 @@ class Planner:
         stream_cost = self._resources.stream_cost(trial.request.variable)
         if stream_cost.is_replay:
             return False  # Replay is not charged to channels.
+        if Limit.SHARE not in trial.ignoring and self._shares.is_exceeded(
+            trial.request, number, wanted, trial.replaced
+        ):
+            return True
         if hop.surely_fits(stream_cost, len(wanted), _TRIAL_MARGIN):
             return False
         # Add the variable to this channel alone and remove it: exact, and no prediction changes.

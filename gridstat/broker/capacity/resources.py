@@ -100,6 +100,11 @@ class Resources:
         self._graph: PathGraph | None = None
         self._is_graph_old = False
 
+    @property
+    def mode_sets(self) -> tuple[frozenset[int], ...]:
+        """Sets of modes of which one each is active at a time."""
+        return self._mode_sets
+
     # The topology.
 
     def add_router(self, router: Router) -> None:
@@ -214,6 +219,14 @@ class Resources:
 
     def down_channels(self) -> frozenset[int]:
         return frozenset(number for number, found in self._channels.items() if not found.is_up)
+
+    def plain_channels(self) -> frozenset[int]:
+        """Return the channels that are not sealed."""
+        return frozenset(
+            number
+            for number, found in self._channels.items()
+            if found.channel is not None and not found.channel.is_sealed
+        )
 
     def down_routers(self) -> frozenset[str]:
         if self._unusable_routers is None:

@@ -94,9 +94,9 @@ class StreamCost:
         self.price = price_of(event_rate(variable))
         self.phase = same(phase_class(variable))
 
-    def event_bytes(self, mtu_bytes: int, *, is_ipv6: bool = False) -> int:
+    def event_bytes(self, mtu_bytes: int, *, is_ipv6: bool = False, is_sealed: bool = False) -> int:
         """Return the bytes of one event on a channel of this MTU."""
-        return event_bytes(self.variable, mtu_bytes, is_ipv6=is_ipv6)
+        return event_bytes(self.variable, mtu_bytes, is_ipv6=is_ipv6, is_sealed=is_sealed)
 
 
 @lru_cache(maxsize=1_024)

@@ -76,7 +76,20 @@ class CloudEffects:
         """Keep a router's report: a fact, journalled or not, that is not undone."""
         if operation.name in self._registry.routers:
             self._set_report(operation)
-            done.tables.append(partial(self._channel_plan.refresh_router, operation.name))
+            done.tables += [
+                partial(self._channel_plan.refresh_router, operation.name),
+                partial(self._refresh_delays, operation.name, operation.takes_delay),
+            ]
+
+    def _refresh_delays(self, router: str, is_supported: bool) -> None:  # noqa: FBT001
+        """Order the delays of variables that are published at a router, if it knows them."""
+        published = [
+            variable
+            for name in sorted(self._registry.attached_to.get(router, ()))
+            for one in sorted(self._registry.endpoints[name].publications)
+            for variable in self._registry.publications[one].carried
+        ]
+        self._tables.set_delay_support(router, published, is_supported=is_supported)
 
     def _router_added(self, operation: RouterAdded, done: Applied) -> None:
         router = operation.router

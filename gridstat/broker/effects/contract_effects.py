@@ -261,6 +261,7 @@ def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
         subscriber=record.subscriber,
         entries=record.entries,
         exits=record.exits,
+        charged_to=record.charged_to,
     )
     return Allocation(
         request=request,

@@ -88,6 +88,7 @@ class RegistrationEffects:
             data_port=operation.data_port,
             urgent_port=operation.urgent_port,
             datagram_versions=operation.datagram_versions,
+            security=operation.security,
         )
         old = endpoint.attachments.get(operation.edge)
         registry.add_attachment(endpoint, attachment)
@@ -159,11 +160,20 @@ class RegistrationEffects:
         registry.variable_id_last = max(registry.variable_id_last, variable.variable_id)
         known = registry.publications.get(variable.name)
         if known is not None:
-            done.undo.append(partial(setattr, known, "is_dormant", known.is_dormant))
+            done.undo += [
+                partial(setattr, known, "is_dormant", known.is_dormant),
+                partial(setattr, known, "request_id", known.request_id),
+            ]
             known.is_dormant = operation.is_dormant
+            known.request_id = operation.request_id
             return
         registry.add_publication(
-            Publication(variable, operation.publisher, is_dormant=operation.is_dormant)
+            Publication(
+                variable,
+                operation.publisher,
+                is_dormant=operation.is_dormant,
+                request_id=operation.request_id,
+            )
         )
         done.undo.append(partial(registry.remove_publication, variable.name))
         up_channels = self._up_channels(operation.publisher)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Refusal,
     )
     from gridstat.broker.capacity.allocator import Allocator
+    from gridstat.broker.capacity.identity_shares import IdentityShares
     from gridstat.broker.capacity.resources import Claim, LoadChange, Resources
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable
@@ -73,11 +74,18 @@ class Reservations:
 
     # Contracts.
 
-    def allocate(self, request: AllocationRequest) -> Allocation | Refusal:
-        return self.allocator.allocate(request)
+    def allocate(
+        self, request: AllocationRequest, *, replaces: int = 0, is_kept: bool = False
+    ) -> Allocation | Refusal:
+        return self.allocator.allocate(request, replaces=replaces, is_kept=is_kept)
 
-    def change(self, request: AllocationRequest) -> Allocation | Refusal:
-        return self.allocator.change(request)
+    def change(self, request: AllocationRequest, *, is_kept: bool = False) -> Allocation | Refusal:
+        return self.allocator.change(request, is_kept=is_kept)
+
+    @property
+    def shares(self) -> IdentityShares:
+        """Return the books of what identities use of the channels."""
+        return self.allocator.shares
 
     def replace_path(
         self, request: AllocationRequest, index: int, avoiding_routers: Iterable[str] = ()

@@ -5,8 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from gridstat.broker.floods.leaf_flooding_operations import FloodListenerSet
 from gridstat.broker.routers.receiver_addresses import check_ports
+from gridstat.model.access_rules import Action
+from gridstat.model.channel_security import HOP
 from gridstat.model.errors import LayoutError, QuotaReached
 from gridstat.net.command.endpoint_messages import FoundOutcome
 
@@ -14,8 +18,10 @@ if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.floods.leaf_flooding_operations import FloodRecords
     from gridstat.broker.records.operation import Applied
+    from gridstat.broker.records.operations import Operation
     from gridstat.broker.requests.request import Request
     from gridstat.broker.requests.request_intake import RequestIntake
+    from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import ListenToFloods
 
 LISTENERS_MAX: Final = 64
@@ -47,6 +53,8 @@ class FloodListeners:
                 f"{endpoint.name} has no address at which it could receive flooded variables",
                 hint="attach with a host, and name both ports of a receiver",
             )
+        if any(ports):  # All that floods at an edge goes to each listener there.
+            self._context.permissions.check_everything(endpoint.name, Action.FLOOD)
         if any(ports) and before is None and len(listeners) >= LISTENERS_MAX:
             raise QuotaReached(f"{LISTENERS_MAX} end-points listen to all floods already")
         known = {} if before is None else before.channels
@@ -59,12 +67,21 @@ class FloodListeners:
             incarnation=endpoint.incarnation,
             data_port=command.data_port,
             urgent_port=command.urgent_port,
-            channels={edge: known.get(edge) or registry.next_channel_id() for edge in wanted},
+            channels={edge: known.get(edge) or self._context.new_channel_id() for edge in wanted},
         )
         if after == before or (before is None and not wanted):
             self._answer(request)
         else:
             self._requests.commit(request, [after], partial(self._written, request))
+
+    def listening(self) -> list[str]:
+        """Return the end-points that listen."""
+        return sorted(self._records.listeners)
+
+    def ends_of(self, endpoint: str) -> list[Operation]:
+        """Return the operations after which an end-point no longer listens."""
+        before = self._records.listeners[endpoint]
+        return [structs.replace(before, data_port=0, urgent_port=0, channels={})]
 
     def _written(self, request: Request, _: Applied) -> None:
         self._answer(request)
@@ -80,7 +97,22 @@ class FloodListeners:
             )
 
     def _answer(self, request: Request) -> None:
-        floods = self._records.variables
-        found = [floods[name] for name in sorted(floods)]
-        variables = tuple(each.variable for each in found if each.own or each.above)
-        self._requests.answer(request, (FoundOutcome(variables=variables),))
+        variables: tuple[StatusVariable, ...] = ()
+        if request.endpoint in self._records.listeners:  # Names are for those who may listen.
+            floods = self._records.variables
+            found = [floods[name] for name in sorted(floods)]
+            variables = tuple(each.variable for each in found if each.own or each.above)
+        channels = self._sealed_channels(request.endpoint)
+        outcome = FoundOutcome(variables=variables, sealed_channels=channels)
+        self._requests.answer(request, (outcome,))
+
+    def _sealed_channels(self, name: str) -> tuple[int, ...]:
+        endpoint = self._context.registry.endpoints.get(name)
+        listener = self._records.listeners.get(name)
+        if endpoint is None or listener is None:
+            return ()
+        return tuple(
+            number
+            for edge, number in sorted(listener.channels.items())
+            if edge in endpoint.attachments and endpoint.attachments[edge].security == HOP
+        )

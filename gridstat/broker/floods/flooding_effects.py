@@ -14,7 +14,9 @@ from msgspec import structs
 
 from gridstat.broker.capacity.resources import UNCHARGED_END, Claim
 from gridstat.broker.floods.leaf_flooding_operations import FloodingSet
+from gridstat.broker.tables.channel_plan import may_open
 from gridstat.broker.tables.router_orders import flood_orders
+from gridstat.model.channel_security import HOP, SEALED_VERSION
 from gridstat.model.flooding import FloodTerm, everys_of, in_force, in_scope
 from gridstat.net.command.router_messages import ChannelOrder
 
@@ -32,10 +34,11 @@ if TYPE_CHECKING:
         EndPointEnded,
         RouterAdded,
         RouterRemoved,
+        RouterReported,
         Withdrawn,
     )
     from gridstat.broker.records.parent_operations import BorderClosed, BorderOpened, ParentJoined
-    from gridstat.broker.records.registry import Registry
+    from gridstat.broker.records.registry import Attachment, Registry
     from gridstat.broker.tables.router_tables import RouterTables
     from gridstat.model.cloud import EventChannel
     from gridstat.model.status import StatusVariable
@@ -253,6 +256,17 @@ class FloodListenerEffects:
         elif found is not None:
             done.tables.append(partial(self._order, found))
 
+    def around_router_reported(
+        self, operation: RouterReported, done: Applied, change: Change
+    ) -> None:
+        """Order the channels from an edge again, or close those on which it no longer agrees."""
+        change()
+        done.tables += [
+            partial(self._order, found)
+            for found in self._listeners.values()
+            if operation.name in found.channels
+        ]
+
     def around_attachment_ended(
         self, operation: AttachmentEnded, done: Applied, change: Change
     ) -> None:
@@ -272,6 +286,11 @@ class FloodListenerEffects:
             self.apply(structs.replace(found, channels={}), done)
 
     def _set(self, endpoint: str, found: FloodListenerSet | None) -> None:
+        before = self._listeners.get(endpoint)
+        self._registry.channel_ids.difference_update(
+            () if before is None else before.channels.values()
+        )
+        self._registry.channel_ids.update(() if found is None else found.channels.values())
         if found is None:
             self._listeners.pop(endpoint, None)
         else:
@@ -281,18 +300,27 @@ class FloodListenerEffects:
         endpoint = self._registry.endpoints.get(found.endpoint)
         for edge, number in found.channels.items():
             attachment = None if endpoint is None else endpoint.attachments.get(edge)
-            if attachment is not None:
-                self._tables.put_channel(edge, listener_order(found, number, attachment.host))
+            if attachment is None:
+                continue
+            if may_open(self._registry, attachment):
+                self._tables.put_channel(edge, listener_order(found, number, attachment))
+            else:
+                self._tables.remove_channel(edge, number)
 
 
-def listener_order(found: FloodListenerSet, channel_id: int, host: str) -> ChannelOrder:
+def listener_order(
+    found: FloodListenerSet, channel_id: int, attachment: Attachment
+) -> ChannelOrder:
     """Return the order of the channel from an edge to an end-point that receives all floods."""
+    is_sealed = attachment.security == HOP
     return ChannelOrder(
         channel_id=channel_id,
         to=found.endpoint,
-        host=host,
+        host=attachment.host,
         data_port=found.data_port,
         urgent_port=found.urgent_port,
         level=DEEPEST_LEVEL,
         floods=True,
+        datagram_version=SEALED_VERSION if is_sealed else 1,
+        is_endpoint=is_sealed,
     )

@@ -22,6 +22,7 @@ from gridstat.broker.records.operations import (
     EndPointEnded,
     RouterAdded,
     RouterRemoved,
+    RouterReported,
     Withdrawn,
 )
 from gridstat.broker.records.parent_operations import BorderClosed, BorderOpened, ParentJoined
@@ -57,7 +58,7 @@ class LeafFloods:
         )
         self._listener_effects = FloodListenerEffects(self.records, registry, tables)
         self._flooding = LeafFlooding(context, self.records, self._effects, parent)
-        self._listeners = FloodListeners(context, self.records, requests)
+        self.listeners = FloodListeners(context, self.records, requests)
 
     def capability(self) -> LeafCapability:
         effects, listeners, flooding = self._effects, self._listener_effects, self._flooding
@@ -74,12 +75,13 @@ class LeafFloods:
                 BorderClosed: effects.around_border,
                 ParentJoined: effects.around_parent_joined,
                 Attached: listeners.around_attached,
+                RouterReported: listeners.around_router_reported,
                 AttachmentEnded: listeners.around_attachment_ended,
                 EndPointEnded: listeners.around_endpoint_ended,
             },
             snapshot=self.records.snapshot,
             orphaned=flooding.orphaned,
-            endpoint_queries={ListenToFloods: self._listeners.listen},
+            endpoint_queries={ListenToFloods: self.listeners.listen},
             operator_commands={
                 SetFlooding: flooding.set_flooding,
                 RemoveFlooding: flooding.remove_flooding,

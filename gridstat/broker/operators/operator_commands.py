@@ -207,7 +207,7 @@ class OperatorCommands:
             self._answer(peer, command.request_id, _added(known))
             return
         if channel.channel_id == 0:
-            channel = replace(channel, channel_id=ChannelId(registry.next_channel_id()))
+            channel = replace(channel, channel_id=ChannelId(self._context.new_channel_id()))
         elif channel.channel_id >= ALLOTTED_CHANNEL_ID_MIN or channel.channel_id < 0:
             raise LayoutError(
                 f"channel_id {channel.channel_id} is not below {ALLOTTED_CHANNEL_ID_MIN}",

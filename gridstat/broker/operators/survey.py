@@ -21,6 +21,7 @@ from gridstat.broker.operators.inter_cloud_survey import (
     segment_facts,
 )
 from gridstat.broker.operators.undefined_modes import UndefinedModes
+from gridstat.model.channel_security import NONE
 from gridstat.model.errors import NoSuchVariable
 from gridstat.model.rate_law import NS_PER_S
 
@@ -157,6 +158,7 @@ class Surveyor:
         facts["degraded"] = [*facts["degraded"], *found.troubles, *refusals, *undefined]
         facts["state"] = self._state(found)
         facts["detection_ms"] = self._context.detection.on_paths(found.record.paths)
+        facts["plain"] = self._plain_hops(found)
         if found.record.contract:
             facts["segment"] = segment_facts(found.record)
         return facts | _with_ledger(found.ledger)
@@ -166,6 +168,27 @@ class Surveyor:
         modes = () if found.granted is None else found.granted.granted
         facts["degraded"] = [*facts.get("degraded", ()), *self.undefined_modes.remarks(modes)]
         return facts | _with_ledger(found.ledger)
+
+    def _plain_hops(self, found: Subscription) -> list[str]:
+        """Return the hops of a contract's paths that are not sealed, those of end-points too."""
+        registry = self._context.registry
+        channels = {number for path in found.record.paths for number in path.channel_ids}
+        plain = [
+            f"channel {registry.channels[number].label}"
+            for number in sorted(channels & registry.channels.keys())
+            if not registry.channels[number].is_sealed
+        ]
+        publication = registry.publication_of(found.record)
+        ends = [found.record.subscriber, "" if publication is None else publication.publisher]
+        for name in filter(None, ends):
+            endpoint = registry.endpoints.get(name)
+            attachments = {} if endpoint is None else endpoint.attachments
+            plain += [
+                f"{name} at {edge}"
+                for edge, each in sorted(attachments.items())
+                if each.security == NONE
+            ]
+        return plain
 
     def _table_refusals(self, found: Subscription) -> list[str]:
         routers = {name for path in found.record.paths for name in path.routers}
@@ -226,6 +249,9 @@ class Surveyor:
             "name": found.name,
             "is_up": found.is_up,
             "edges": sorted(found.attachments),
+            "plain_edges": sorted(
+                edge for edge, each in found.attachments.items() if each.security == NONE
+            ),
             "publications": len(found.publications),
             "subscriptions": len(found.subscriptions),
         }

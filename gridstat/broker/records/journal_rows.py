@@ -11,10 +11,10 @@ from gridstat.model.errors import StorageFailed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 """Schema that this release writes; it also reads all earlier ones.
 
-Schema 2 added `Retired`, schema 3 the operations of brokers in a tree.
+Schema 2 added `Retired`, schema 3 the operations of brokers in a tree, schema 4 access rules.
 """
 CHECKSUM_BYTES: Final = 16
 _RESTORE: Final = (

@@ -14,6 +14,7 @@ import msgspec
 
 from gridstat.broker.capacity.allocation import AllocatedPath, Gates
 from gridstat.broker.records.operation import Durable
+from gridstat.model.channel_security import NONE, Security
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import StorageFailed
 from gridstat.model.qos import ModalQos, Qos
@@ -78,6 +79,8 @@ class RouterReported(Durable, frozen=True):
     datagram_versions: tuple[int, ...] = (1,)
     counts_data_as_life: bool = False
     takes_probe_interval: bool = False
+    endpoint_security: Security = NONE
+    takes_delay: bool = False
 
 
 class Attached(Durable, frozen=True):
@@ -102,6 +105,7 @@ class Attached(Durable, frozen=True):
     datagram_versions: tuple[int, ...] = (1,)
     floor: int = 0
     known_since: int = 0
+    security: Security = NONE
 
 
 class AttachmentEnded(Durable, frozen=True):
@@ -124,6 +128,8 @@ class Published(Durable, frozen=True):
     publisher: str
     variable: StatusVariable
     is_dormant: bool = False
+    request_id: int = 0
+    """Request that is decided in slices; its repeat after a restart finds this one done."""
 
 
 class Withdrawn(Durable, frozen=True):
@@ -137,6 +143,8 @@ class Subscribed(Durable, frozen=True):
 
     A segment enters and leaves by gates, unless the contract's end is in this cloud; a reserved
     segment is not on the routers yet. `foreign` is the variable, if it comes from another cloud.
+    `reader` is the end-point of another cloud that a segment is for, as far as it was told.
+    `charged_to` are the identities whose shares it uses; empty: the subscriber's alone.
     """
 
     subscription_id: int
@@ -160,6 +168,8 @@ class Subscribed(Durable, frozen=True):
     exits: Gates = ()
     is_reserved: bool = False
     foreign: StatusVariable | None = None
+    reader: str = ""
+    charged_to: tuple[str, ...] = ()
 
 
 class Moved(Durable, frozen=True):

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from heapq import merge
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from gridstat.broker.records.answer_cache import AnswerCache
 from gridstat.broker.records.name_tree import NameTree
 from gridstat.broker.records.parent_state import ParentState
+from gridstat.model.channel_security import HOP, NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gridstat.broker.records.operation import Applied, Step
     from gridstat.broker.records.operations import PatternHeld, RouterReported, Subscribed
+    from gridstat.model.channel_security import Security
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import LedgerEntry
@@ -28,6 +31,8 @@ Member = TypeVar("Member", int, str)
 
 ALLOTTED_CHANNEL_ID_MIN: Final = 1 << 20
 """First identifier of attachments' channels; those of the broker's file are below."""
+ALLOTTED_CHANNEL_IDS: Final = (1 << 31) - ALLOTTED_CHANNEL_ID_MIN
+CHANNEL_ID_BYTES: Final = 8
 RETIRED_MAX: Final = 65_536
 """Bound on the end-points that have left and whose last request is remembered, against replays."""
 
@@ -48,6 +53,7 @@ class Attachment:
     data_port: int
     urgent_port: int
     datagram_versions: tuple[int, ...]
+    security: Security = NONE
     is_up: bool = True
     is_doubtful: bool = False
 
@@ -78,15 +84,20 @@ class EndPoint:
     def edges_up(self) -> list[str]:
         return sorted(edge for edge, found in self.attachments.items() if found.is_up)
 
-    def edges_usable(self, *, is_receiver: bool = False) -> tuple[str, ...]:
-        """Return the edges at which paths begin or end: the connected ones, or else all."""
-        if len(self.attachments) == 1:
+    def edges_usable(
+        self, *, is_receiver: bool = False, is_sealed: bool = False
+    ) -> tuple[str, ...]:
+        """Return the edges at which paths begin or end: the connected ones, or else all.
+
+        With `is_sealed` only those edges count to which the end-point's channels are sealed.
+        """
+        if len(self.attachments) == 1 and not is_sealed:
             ((edge, found),) = self.attachments.items()
             return (edge,) if found.data_port > 0 or not is_receiver else ()
         here = {
             edge: found.is_up
             for edge, found in sorted(self.attachments.items())
-            if found.data_port > 0 or not is_receiver
+            if (found.data_port > 0 or not is_receiver) and (found.security == HOP or not is_sealed)
         }
         return tuple(edge for edge, is_up in here.items() if is_up) or tuple(here)
 
@@ -100,6 +111,13 @@ class Publication:
     is_dormant: bool = False
     subscriptions: set[int] = field(default_factory=set)
     change: PublicationChange | None = None
+    request_id: int = 0
+    """Request of several slices that registered it; 0 if it was decided in one turn."""
+
+    @property
+    def carried(self) -> tuple[StatusVariable, ...]:
+        """Variables that routers carry for it: two during a change of period."""
+        return (self.variable,) if self.change is None else (self.variable, self.change.old)
 
 
 @dataclass(slots=True)
@@ -172,6 +190,9 @@ class Registry:
         self.variable_id_last = 0
         self.subscription_id_last = 0
         self.channel_id_last = ALLOTTED_CHANNEL_ID_MIN - 1
+        """Highest identifier so far, for releases that count identifiers up."""
+        self.channel_ids: set[int] = set()
+        """Identifiers of all channels that there are; none is drawn again."""
         self.routers: dict[str, Router] = {}
         self.channels: dict[int, EventChannel] = {}
         self.channels_of: dict[str, set[int]] = {}
@@ -208,9 +229,18 @@ class Registry:
         self.subscription_id_last += 1
         return self.subscription_id_last
 
-    def next_channel_id(self) -> int:
-        self.channel_id_last += 1
-        return self.channel_id_last
+    def new_channel_id(self, random_bytes: Callable[[int], bytes]) -> int:
+        """Return a random identifier that no channel of this cloud has.
+
+        Nobody outside can foresee it. Identifiers of the broker's file are below the range, and
+        those of channels between clouds above it.
+        """
+        while True:
+            drawn = int.from_bytes(random_bytes(CHANNEL_ID_BYTES), "big")
+            number = ALLOTTED_CHANNEL_ID_MIN + drawn % ALLOTTED_CHANNEL_IDS
+            if number not in self.channel_ids:
+                self.channel_ids.add(number)
+                return number
 
     # Routers and channels.
 
@@ -224,6 +254,7 @@ class Registry:
         self.reports.pop(name, None)
 
     def add_channel(self, channel: EventChannel) -> None:
+        self.channel_ids.add(channel.channel_id)
         self.channels[channel.channel_id] = channel
         self.channels_of.setdefault(channel.from_router, set()).add(channel.channel_id)
         self.channels_of.setdefault(channel.to_router, set()).add(channel.channel_id)
@@ -232,6 +263,7 @@ class Registry:
     def remove_channel(self, channel_id: int) -> None:
         channel = self.channels.pop(channel_id, None)
         if channel is not None:
+            self.channel_ids.discard(channel_id)
             for end in (channel.from_router, channel.to_router):
                 self.channels_of.get(end, set()).discard(channel_id)
             self.channel_between.pop((channel.from_router, channel.to_router), None)
@@ -239,11 +271,17 @@ class Registry:
     # End-points.
 
     def add_attachment(self, endpoint: EndPoint, attachment: Attachment) -> None:
+        replaced = endpoint.attachments.get(attachment.edge)
+        if replaced is not None:
+            self.channel_ids -= {replaced.up_channel_id, replaced.down_channel_id}
         endpoint.attachments[attachment.edge] = attachment
+        self.channel_ids |= {attachment.up_channel_id, attachment.down_channel_id}
         self.attached_to.setdefault(attachment.edge, set()).add(endpoint.name)
 
     def remove_attachment(self, endpoint: EndPoint, edge: str) -> Attachment | None:
         attachment = endpoint.attachments.pop(edge, None)
+        if attachment is not None:
+            self.channel_ids -= {attachment.up_channel_id, attachment.down_channel_id}
         _discard(self.attached_to, edge, endpoint.name)
         return attachment
 
@@ -282,6 +320,15 @@ class Registry:
             self.publications[self.names[variable_id]]
             for variable_id in self.name_tree.matching(pattern, after=after)
         )
+
+    def matching_any(self, patterns: list[str], *, after: str = "") -> Iterator[Publication]:
+        """Return the publications that match one pattern or more, each once, in name order."""
+        last = None
+        found = (self.matching(pattern, after=after) for pattern in patterns)
+        for publication in merge(*found, key=_name_parts):
+            if publication is not last:
+                yield publication
+            last = publication
 
     def publication_of(self, record: Subscribed) -> Publication | None:
         """Return the publication of a contract, of this cloud or of another."""
@@ -333,6 +380,15 @@ class Registry:
                 record = self.contract(number)
                 if record is not None:
                     yield record
+
+    def newest_segment(self, contract: str) -> Subscription | None:
+        """Return the newest generation with paths of a contract across clouds, if there is one."""
+        generations = self.tree.segments.get(contract, {})
+        for generation in sorted(generations, reverse=True):
+            found = self.subscriptions.get(generations[generation])
+            if found is not None:
+                return found
+        return None
 
     def contracts_of(self, endpoint: EndPoint) -> set[int]:
         """Return the identifiers of all contracts of an end-point."""
@@ -396,3 +452,8 @@ def _discard(index: dict[Key, set[Member]], key: Key, member: Member) -> None:
         found.discard(member)
         if not found:
             del index[key]
+
+
+def _name_parts(publication: Publication) -> list[str]:
+    """Return what publications are ordered by."""
+    return publication.variable.name.split("/")

@@ -79,6 +79,7 @@ def publication_snapshot(registry: Registry) -> Iterator[Operation]:
             publisher=publication.publisher,
             variable=publication.change.old if publication.change else publication.variable,
             is_dormant=publication.is_dormant,
+            request_id=publication.request_id,
         )
 
 
@@ -191,6 +192,7 @@ def _attached(endpoint: EndPoint, attachment: Attachment) -> Attached:
         data_port=attachment.data_port,
         urgent_port=attachment.urgent_port,
         datagram_versions=attachment.datagram_versions,
+        security=attachment.security,
         floor=endpoint.answer_cache.durable_floor(),
         known_since=endpoint.known_since,
     )

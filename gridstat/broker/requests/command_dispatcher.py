@@ -8,12 +8,15 @@ service of the others.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.records.snapshot import answer_snapshot
+from gridstat.broker.requests.fair_queue import IN_A_TURN, QUANTUM, FairQueue, tokens_of, units_of
+from gridstat.broker.requests.request import Rest
 from gridstat.broker.requests.request_intake import RepeatedSubscribe
 from gridstat.model.errors import GridStatError, Refused
+from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.router_messages import Forward
 
 if TYPE_CHECKING:
@@ -24,10 +27,14 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.pending_grants import PendingGrants
     from gridstat.broker.requests.request import Request
     from gridstat.broker.requests.request_intake import OpenedRequest, RequestIntake
+    from gridstat.net.command.endpoint_messages import EndPointCommand
+
+SERVE_TIMER: Final = "serve"
+NOTE_NS: Final = NS_PER_S
 
 
 class CommandDispatcher:
-    """Each request that is opened is decided, or refused."""
+    """Each request that is opened is decided, or refused; end-points are served in turn."""
 
     def __init__(
         self,
@@ -43,9 +50,14 @@ class CommandDispatcher:
         """
         self._context = context
         self._requests = requests
+        requests.go_on = self.go_on
         self._grants = grants
         self._joins = joins
         self._report_changes = report_changes
+        self.queue = FairQueue(context.quotas.of)
+        self._serve_at_ns: int | None = None
+        """Time of the timer that serves waiting requests, if it is set."""
+        self._noted_ns = -NOTE_NS
 
     def capability(self, effects: RegistrationEffects) -> LeafCapability:
         """Register requests as such: their arrival, and the answers that are kept."""
@@ -54,9 +66,79 @@ class CommandDispatcher:
             operations=effects.answer_operations(),
             snapshot=partial(answer_snapshot, self._context.registry),
             router_messages={Forward: self.take},
+            timers={SERVE_TIMER: self.serve_waiting},
+            router_lost=self.queue.forget_edge,
+            survey=self._survey,
         )
 
     def take(self, edge: str, forward: Forward) -> None:
+        """Serve a request at once, or let it wait until its end-point's turn."""
+        now_ns = self._context.now_ns
+        self._context.quotas.note_command(forward.endpoint, tokens_of(forward), now_ns)
+        if self.queue.is_free(forward.endpoint, now_ns):
+            self.queue.served(forward, now_ns)
+            self._serve(edge, forward)
+            return
+        refusal = self.queue.put(edge, forward, now_ns)
+        if refusal is not None:
+            self._requests.refuse_unopened(edge, forward, refusal)
+            self._note_refused(forward.endpoint)
+        for other_edge, other, reason in self.queue.take_dropped():
+            self._requests.refuse_unopened(other_edge, other, reason)
+            self._note_refused(other.endpoint)
+        self._schedule()
+
+    def serve_waiting(self) -> None:
+        """Serve a few waiting requests, end-point by end-point, and set the timer of the next."""
+        self._serve_at_ns = None
+        units = 0
+        while units < IN_A_TURN:
+            taken = self.queue.take(self._context.now_ns)
+            if taken is None:
+                break
+            if isinstance(taken, Rest):
+                units += QUANTUM
+                self._decide_rest(taken)
+                continue
+            units += units_of(taken[1])
+            self._serve(*taken)
+        self._schedule()
+
+    def go_on(self, request: Request, work: Callable[[], None]) -> None:
+        """Decide a further slice of a request when it is its end-point's turn again."""
+        self.queue.put_rest(Rest(request, work), self._context.now_ns)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        next_ns = self.queue.next_ns(self._context.now_ns)
+        if next_ns is None or (self._serve_at_ns is not None and self._serve_at_ns <= next_ns):
+            return
+        self._serve_at_ns = next_ns
+        self._context.set_timer(SERVE_TIMER, next_ns - self._context.now_ns)
+
+    def _note_refused(self, endpoint: str) -> None:
+        """Log that an end-point sends too many requests; once a second for all of them."""
+        if self._context.now_ns - self._noted_ns >= NOTE_NS:
+            self._noted_ns = self._context.now_ns
+            self._context.warn(
+                "requests_refused",
+                endpoint=endpoint[:80],
+                waiting=self.queue.count,
+                refused=self.queue.refused,
+                hint="the end-point sends more commands a second than its quota allows",
+            )
+
+    def _survey(self) -> dict[str, Any]:
+        queue = self.queue
+        return {
+            "requests": {
+                "waiting": queue.count,
+                "delayed": queue.delayed,
+                "refused": queue.refused,
+            }
+        }
+
+    def _serve(self, edge: str, forward: Forward) -> None:
         if not self._context.tables[edge].is_connected:
             return  # The edge forwards the request again once it has reported.
         try:
@@ -73,10 +155,19 @@ class CommandDispatcher:
             self._decide(opened)
 
     def _decide(self, opened: OpenedRequest) -> None:
-        request, command = opened.request, opened.command
+        self._run(opened.request, partial(self._begin, opened.request, opened.command))
+
+    def _begin(self, request: Request, command: EndPointCommand) -> None:
+        if not self._joins(request):
+            self._context.capabilities.endpoint_commands[type(command)](request, command)
+
+    def _decide_rest(self, rest: Rest) -> None:
+        if self._requests.is_open(rest.request):
+            self._run(rest.request, rest.work)
+
+    def _run(self, request: Request, work: Callable[[], None]) -> None:
         try:
-            if not self._joins(request):
-                self._context.capabilities.endpoint_commands[type(command)](request, command)
+            work()
         except GridStatError as error:
             self._requests.refuse(request, error)
         except Exception as error:  # As above; the note is for developers.

@@ -1,7 +1,9 @@
 """Unsubscribe, and changes of the quality of live contracts (S0 A6).
 
 Unsubscribe: the journal writes the ends and the answer, the routers confirm the removal of the
-paths or the deadline passes, and the answer is sent.
+paths or the deadline passes, and the answer is sent. Many contracts are ended in slices, each in a
+turn and a write of its own; a repeat after a restart ends the others, and refuses the numbers of
+those that have ended as unknown.
 
 Change: changes of one contract are served one at a time, in the order of arrival. The new quality
 is allocated beside the old one; a refusal leaves the contract as it was. `Moved` and the answer are
@@ -19,17 +21,25 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import structs
 
 from gridstat.broker.capacity.allocation import AllocationRequest, Refusal
+from gridstat.broker.permissions import granted_bytes_per_s
 from gridstat.broker.records.end_operations import Ending
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Answered, Moved
 from gridstat.broker.requests.outcomes import encode_outcomes, few_words, granted, refused
-from gridstat.broker.requests.subscriptions import renewed, sources_of, targets_of
+from gridstat.broker.requests.request import Progress, process_of
+from gridstat.broker.requests.subscriptions import (
+    renewed,
+    sources_of,
+    targets_of,
+)
 from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
+from gridstat.broker.unit_of_work import no_op
 from gridstat.model.errors import (
     GridStatError,
     LayoutError,
     NoSuchSubscription,
     RedundancyNotSatisfiable,
+    ShuttingDown,
 )
 from gridstat.model.qos import check_modes_defined
 from gridstat.net.command.endpoint_messages import DoneOutcome
@@ -77,27 +87,55 @@ class ContractChanges:
         self._waiting: dict[int, deque[tuple[Request, ChangeSubscription]]] = {}
 
     def unsubscribe(self, request: Request, command: Unsubscribe) -> None:
+        """End contracts, or all of them; the slices of many end patterns last.
+
+        Until a pattern ends, a repeated request finds it, and so all that it has caught.
+        """
         endpoint = self._context.registry.endpoints[request.endpoint]
-        outcomes: list[Outcome] = [DoneOutcome()]
-        if command.subscription_ids:
-            going = self._ids_to_end(endpoint, command.subscription_ids)
-            outcomes = [
-                DoneOutcome() if number in going else refused(_unknown_error(endpoint.name, number))
-                for number in command.subscription_ids
-            ]
-        else:
-            going = self._context.registry.contracts_of(endpoint) | endpoint.patterns
-        ending = Ending()
-        ending.unsubscribe(self._context.registry, going)
-        if not ending.operations:
+        going = self._going(endpoint, command)
+        outcomes: list[Outcome] = [
+            DoneOutcome() if number in going else refused(_unknown_error(endpoint.name, number))
+            for number in command.subscription_ids
+        ] or [DoneOutcome()]
+        if not going:
             self._requests.answer(request, outcomes)
             return
-        body = encode_outcomes(outcomes)
+        request.progress = Progress(process_of(endpoint), outcomes)
+        request.progress.going = sorted(going - endpoint.patterns)
+        request.progress.going += sorted(going & endpoint.patterns)
+        self._end_next(request, is_first=True)
+
+    def _going(self, endpoint: EndPoint, command: Unsubscribe) -> set[int]:
+        if command.subscription_ids:
+            return self._ids_to_end(endpoint, command.subscription_ids)
+        return self._context.registry.contracts_of(endpoint) | endpoint.patterns
+
+    def _end_next(self, request: Request, *, is_first: bool = False) -> None:
+        """End the next slice of the contracts of a request, and answer with the last one."""
+        registry, progress = self._context.registry, request.progress
+        endpoint = registry.endpoints.get(request.endpoint)
+        assert progress is not None, "the request was begun"
+        if endpoint is None or progress.process != process_of(endpoint):
+            raise ShuttingDown(f"{request.endpoint} has left before this was done")
+        at_once = self._context.settings.end_at_once
+        some, progress.going = progress.going[:at_once], progress.going[at_once:]
+        # What a pattern has caught since the first slice ends with it.
+        there = self._ids_to_end(endpoint, some)
+        ending = Ending()
+        ending.unsubscribe(registry, there)
+        progress.routers |= ending.routers
+        if progress.going:
+            fail = partial(self._requests.fail_slice, request)
+            self._context.commit(ending.operations, no_op, fail)
+            self._requests.go_on(request, partial(self._end_next, request))
+            return
+        body = encode_outcomes(progress.outcomes)
         answered = Answered(endpoint=endpoint.name, request_id=request.request_id, body=body)
-        self._requests.commit(
-            request,
+        failed = self._requests.fail_whole if is_first else self._requests.fail_slice
+        self._context.commit(
             [*ending.operations, answered],
-            partial(self._requests.send_when_confirmed, request, body, ending.routers),
+            partial(self._requests.send_when_confirmed, request, body, progress.routers),
+            partial(failed, request),
         )
 
     def change(self, request: Request, command: ChangeSubscription) -> None:
@@ -144,6 +182,14 @@ class ContractChanges:
         ):
             raise _unknown_error(request.endpoint, command.subscription_id)
         old = found.record
+        self._context.permissions.check_contract(
+            request.endpoint,
+            found.variable,
+            command.qos,
+            held_bytes_per_s=granted_bytes_per_s(
+                found.variable, (each.every for each in old.granted.values())
+            ),
+        )
         allocated = self._context.reservations.change(self._request(found, command))
         if isinstance(allocated, Refusal):
             self._requests.answer(request, (refused(allocated),))
@@ -205,10 +251,11 @@ class ContractChanges:
         return AllocationRequest(
             subscription_id=command.subscription_id,
             variable=publication.variable,
-            sources=sources_of(registry, publication),
-            targets=targets_of(registry.endpoints[found.record.subscriber]),
+            sources=sources_of(registry, publication, command.qos),
+            targets=targets_of(registry.endpoints[found.record.subscriber], command.qos),
             qos=command.qos,
             subscriber=found.record.subscriber,
+            charged_to=found.record.charged_to,
         )
 
     def _owns(self, endpoint: EndPoint, number: int) -> bool:

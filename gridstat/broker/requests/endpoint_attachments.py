@@ -36,6 +36,7 @@ from gridstat.model.errors import (
     NoSuchRouter,
     NotAuthorised,
     QuotaReached,
+    SecurityNotSatisfiable,
     WrongCloud,
 )
 from gridstat.model.rate_law import NS_PER_S
@@ -222,6 +223,7 @@ class EndPointAttachments:
                 f"rule edge: {edge} is no edge router, so no end-point can attach to it"
             )
         check_receiver(command, of=name)
+        self._check_security(name, edge, command.security)
         if endpoint is None:
             if len(registry.endpoints) >= quotas.endpoints_max:
                 raise QuotaReached(f"the cloud has {quotas.endpoints_max} end-points already")
@@ -238,12 +240,19 @@ class EndPointAttachments:
                     hint="attach with the ports of the receiver, or unsubscribe first",
                 )
         else:
-            there = sorted(endpoint.attachments.keys() & registry.routers.keys())
-            if len(there) >= quotas.edges_max:
-                raise QuotaReached(
-                    f"{name} is attached to {' and '.join(there)} already",
-                    hint="detach first, or attach again to one of those",
-                )
+            there = endpoint.attachments.keys() & registry.routers.keys()
+            self._context.quotas.check_sessions(name, there)
+
+    def _check_security(self, name: str, edge: str, security: str) -> None:
+        """Raise unless the edge seals the channels of its end-points exactly if this one does."""
+        wanted = self._context.registry.reports[edge].endpoint_security
+        if security != wanted:
+            raise SecurityNotSatisfiable(
+                f'{name} attaches with security "{security}", and edge router {edge} has '
+                f'endpoint_security = "{wanted}"',
+                hint=f'connect with security="{wanted}", or change endpoint_security in the '
+                "edge router's file; end-points of earlier releases cannot seal",
+            )
 
     def _check_first_process(self, endpoint: EndPoint, edge: str) -> None:
         """Raise if the first process of a name is alive at another edge than the forwarding one.
@@ -281,13 +290,14 @@ class EndPointAttachments:
             incarnation=command.incarnation,
             public_key=facts.public_key,
             not_after_s=facts.not_after_s,
-            up_channel_id=known.up_channel_id if known else registry.next_channel_id(),
-            down_channel_id=known.down_channel_id if known else registry.next_channel_id(),
+            up_channel_id=known.up_channel_id if known else self._context.new_channel_id(),
+            down_channel_id=known.down_channel_id if known else self._context.new_channel_id(),
             is_restarted=code == WAS_RESTARTED or bool(endpoint and endpoint.is_restarted),
             host=command.host,
             data_port=command.data_port,
             urgent_port=command.urgent_port,
             datagram_versions=tuple(sorted(command.datagram_versions)),
+            security=command.security,
             known_since=known_since,
         )
 
@@ -295,7 +305,9 @@ class EndPointAttachments:
         self, attached: Attached, endpoint: EndPoint | None, *, code: int
     ) -> AttachedOutcome:
         report = self._context.registry.reports[attached.edge]
-        version = self._channel_plan.attachment_version(attached.edge, attached.datagram_versions)
+        version = self._channel_plan.attachment_version(
+            attached.edge, attached.datagram_versions, attached.security
+        )
         if version == 0:
             raise NoCommonVersion(
                 f"{attached.endpoint} and {attached.edge} share no version of the datagram"

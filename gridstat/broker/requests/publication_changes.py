@@ -37,6 +37,7 @@ from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
 from gridstat.broker.unit_of_work import no_op
 from gridstat.model.errors import InvalidPeriod, NotPublished, Refused, StillInUse
 from gridstat.model.identifiers import VariableId
+from gridstat.model.qos import demands_sealing
 from gridstat.model.rate_law import NS_PER_S, slot_of
 from gridstat.net.command.endpoint_messages import PublishedOutcome
 
@@ -105,6 +106,7 @@ class PublicationChanges:
             phase_ns=command.phase_ns,
         )
         checked_rate(new)
+        self._context.permissions.check_publication(request.endpoint, new, old)
         applied = Applied()
         moves = self._move_all(publication, new, applied)
         if isinstance(moves, Refusal):
@@ -156,15 +158,18 @@ class PublicationChanges:
             old = registry.subscriptions[number].record
             publisher = registry.endpoints[publication.publisher]
             subscriber = registry.endpoints[old.subscriber]
+            is_sealed = demands_sealing(old.qos)
             request = AllocationRequest(
                 subscription_id=number,
                 variable=new,
-                sources=publisher.edges_usable(),
-                targets=subscriber.edges_usable(is_receiver=True),
+                sources=publisher.edges_usable(is_sealed=is_sealed),
+                targets=subscriber.edges_usable(is_receiver=True, is_sealed=is_sealed),
                 qos=old.qos,
                 subscriber=old.subscriber,
+                charged_to=old.charged_to,
             )
-            allocated = self._context.reservations.change(request)
+            # The publisher changes the period: a share of the subscriber does not prevent it.
+            allocated = self._context.reservations.change(request, is_kept=True)
             if isinstance(allocated, Refusal):
                 reason = f"the subscription of {old.subscriber} does not fit: {allocated.reason}"
                 return replace(allocated, reason=reason)

@@ -1,13 +1,18 @@
 """Publish and Unpublish: new variables are matched by patterns; subscribers learn of withdrawals.
 
 A Publish that lacks identifiers waits until the parent leases more (`leaf_identifiers.py`).
+A Publish of many variables is decided in slices, each in a turn and a write of its own, so that it
+does not delay the requests of others. Its variables name the request in the journal: should the
+broker die between two slices, or a write fail, the repeated request finds them registered.
+An Unpublish of many variables is done in slices too; a repeat after a restart withdraws the others,
+and refuses the names of those that are withdrawn as not published.
 Both requests are answered once they are durable and the edges have confirmed, or had their time. A
 failed write refuses the request.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -16,6 +21,7 @@ from gridstat.broker.records.end_operations import Ending
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Answered, MatchingLeft, Published
 from gridstat.broker.requests.outcomes import encode_outcomes, refused
+from gridstat.broker.requests.request import Progress, process_of
 from gridstat.broker.requests.request_checks import checked_rate, edge_refusal
 from gridstat.model.cloud import check_name
 from gridstat.model.errors import (
@@ -23,6 +29,7 @@ from gridstat.model.errors import (
     NotAuthorised,
     NotPublished,
     QuotaReached,
+    ShuttingDown,
     VariableExists,
 )
 from gridstat.model.identifiers import VariableId
@@ -40,7 +47,12 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.requests.subscriptions import Subscriptions
     from gridstat.model.status import StatusVariable
-    from gridstat.net.command.endpoint_messages import Outcome, Publish, Unpublish
+    from gridstat.net.command.endpoint_messages import (
+        Outcome,
+        PublicationRequest,
+        Publish,
+        Unpublish,
+    )
 
 UNNUMBERED: Final = VariableId(0)
 
@@ -55,6 +67,16 @@ class Identifiers(Protocol):
     def hold(
         self, request: Request, command: Publish, publish: Callable[[Request, Publish], None]
     ) -> None: ...
+
+
+@dataclass(slots=True)
+class _Slice:
+    """Operations that register some variables of a request, and what to tell once durable."""
+
+    applied: Applied = field(default_factory=Applied)
+    operations: list[Operation] = field(default_factory=list)
+    matched: list[Subscribed] = field(default_factory=list)
+    ending: Ending = field(default_factory=Ending)
 
 
 class Publications:
@@ -77,47 +99,108 @@ class Publications:
         self._identifiers = identifiers
 
     def publish(self, request: Request, command: Publish) -> None:
+        """Decide the next slice of a request; the first one, unless others are decided."""
         registry = self._context.registry
-        endpoint = registry.endpoints[request.endpoint]
-        new = [
-            one for one in command.publications if one.variable.name not in registry.publications
-        ]
+        endpoint = registry.endpoints.get(request.endpoint)
+        progress = request.progress
+        if endpoint is None or (progress and progress.process != process_of(endpoint)):
+            raise ShuttingDown(f"{request.endpoint} has left before this was done")
+        if progress is None:
+            progress = request.progress = Progress(process_of(endpoint))
+        first = len(progress.outcomes)
+        left = command.publications[first:]
+        new = [one for one in left if one.variable.name not in registry.publications]
         if self._identifiers.is_short_of(len(new)):
-            self._identifiers.hold(request, command, self.publish)
-            return
-        applied, ending = Applied(), Ending()
-        operations: list[Operation] = []
-        matched: list[Subscribed] = []
-        outcomes: list[Outcome] = []
-        budget = self._context.settings.catch_at_once
-        for requested in command.publications:
             try:
-                variable = self._decide(endpoint, requested.variable, applied, operations, ending)
+                self._identifiers.hold(request, command, self.publish)
+                return
+            except QuotaReached:
+                if not first:
+                    raise
+                # Those before are registered; each of the others that lacks one is refused.
+        at_once = self._context.settings.publish_at_once
+        is_sliced = len(command.publications) > at_once
+        some = self._register(request, endpoint, left[:at_once], is_sliced=is_sliced)
+        if left[at_once:]:
+            if some.operations:
+                self._context.commit_applied(
+                    some.applied,
+                    some.operations,
+                    partial(self._slice_durable, some.matched, some.ending),
+                    partial(self._requests.fail_slice, request),
+                )
+            self._requests.go_on(request, partial(self.publish, request, command))
+            return
+        if not some.operations and not first:
+            self._requests.answer(request, progress.outcomes)
+            return
+        body = encode_outcomes(progress.outcomes)
+        answered = Answered(endpoint=endpoint.name, request_id=request.request_id, body=body)
+        some.operations.append(answered)
+        self._context.effects.apply(answered, some.applied)
+        edges = frozenset(endpoint.attachments)
+        then = partial(self._when_durable, request, body, edges, some.matched, some.ending)
+        failed = self._requests.fail_slice if first else self._requests.fail_whole
+        self._context.commit_applied(some.applied, some.operations, then, partial(failed, request))
+
+    def _register(
+        self,
+        request: Request,
+        endpoint: EndPoint,
+        publications: Sequence[PublicationRequest],
+        *,
+        is_sliced: bool,
+    ) -> _Slice:
+        """Register variables, and add their outcomes to the request's progress."""
+        found, progress = _Slice(), request.progress
+        assert progress is not None, "the request was begun"
+        # Patterns match the variables of a long request in turns of their own.
+        budget = 0 if is_sliced else self._context.settings.catch_at_once
+        request_id = request.request_id if is_sliced else 0
+        for requested in publications:
+            known = self._done_before(request, progress, requested.variable)
+            progress.named.add(requested.variable.name)
+            if known is not None:
+                progress.outcomes.append(PublishedOutcome(variable=known))
+                continue
+            try:
+                variable = self._decide(endpoint, requested.variable, request_id, found)
             except GridStatError as error:
-                outcomes.append(refused(error))
+                progress.outcomes.append(refused(error))
                 continue
             if isinstance(variable, Refusal):
-                outcomes.append(refused(variable))
+                progress.outcomes.append(refused(variable))
                 continue
-            budget -= self._match_patterns(variable, budget, applied, operations, matched)
-            outcomes.append(PublishedOutcome(variable=variable))
-        if not operations:
-            self._requests.answer(request, outcomes)
-            return
-        body = encode_outcomes(outcomes)
-        answered = Answered(endpoint=endpoint.name, request_id=request.request_id, body=body)
-        operations.append(answered)
-        self._context.effects.apply(answered, applied)
-        edges = frozenset(endpoint.attachments)
-        then = partial(self._when_durable, request, body, edges, matched, ending)
-        self._context.commit_applied(applied, operations, then, self._requests.fail(request))
+            budget -= self._match_patterns(
+                variable, budget, found.applied, found.operations, found.matched
+            )
+            progress.outcomes.append(PublishedOutcome(variable=variable))
+        return found
+
+    def _done_before(
+        self, request: Request, progress: Progress, requested: StatusVariable
+    ) -> StatusVariable | None:
+        """Return a variable that this request has registered before the broker's last start, or
+        before a write that failed."""
+        known = self._context.registry.publications.get(requested.name)
+        if (
+            known is None
+            or known.is_dormant
+            or known.request_id != request.request_id
+            or known.publisher != request.endpoint
+            or requested.name in progress.named
+            or not _is_same(known.variable, requested)
+        ):
+            return None
+        return known.variable
+
+    def _slice_durable(self, matched: Sequence[Subscribed], ending: Ending, _: Applied) -> None:
+        self._push_notices(ending)
+        self._grants.notify_matched(matched)
 
     def unpublish(self, request: Request, command: Unpublish) -> None:
         endpoint = self._context.registry.endpoints[request.endpoint]
-        ending = Ending()
-        own = [name for name in command.names if name in endpoint.publications]
-        ending.withdraw(self._context.registry, set(own))
-        ending.routers |= set(endpoint.attachments)
+        own = sorted({name for name in command.names if name in endpoint.publications})
         outcomes: list[Outcome] = [
             DoneOutcome()
             if name in endpoint.publications
@@ -127,27 +210,51 @@ class Publications:
         if not own:
             self._requests.answer(request, outcomes)
             return
-        body = encode_outcomes(outcomes)
+        request.progress = Progress(process_of(endpoint), outcomes, going_names=own)
+        self._withdraw_next(request, is_first=True)
+
+    def _withdraw_next(self, request: Request, *, is_first: bool = False) -> None:
+        """Withdraw the next slice of the variables of a request, and answer with the last one."""
+        registry, progress = self._context.registry, request.progress
+        endpoint = registry.endpoints.get(request.endpoint)
+        assert progress is not None, "the request was begun"
+        if endpoint is None or progress.process != process_of(endpoint):
+            raise ShuttingDown(f"{request.endpoint} has left before this was done")
+        some: list[str] = []
+        budget = self._context.settings.end_at_once
+        while progress.going_names and budget > 0:
+            name = progress.going_names.pop()
+            if name in endpoint.publications:
+                some.append(name)
+                budget -= 1 + len(registry.publications[name].subscriptions)
+        ending = Ending()
+        ending.withdraw(registry, some)
+        progress.routers |= ending.routers | set(endpoint.attachments)
+        if progress.going_names:
+            done = partial(self._slice_durable, (), ending)
+            failed = partial(self._requests.fail_slice, request)
+            self._context.commit(ending.operations, done, failed)
+            self._requests.go_on(request, partial(self._withdraw_next, request))
+            return
+        body = encode_outcomes(progress.outcomes)
         answered = Answered(endpoint=endpoint.name, request_id=request.request_id, body=body)
-        then = partial(self._when_durable, request, body, ending.routers, (), ending)
-        self._requests.commit(request, [*ending.operations, answered], then)
+        then = partial(self._when_durable, request, body, progress.routers, (), ending)
+        fail = self._requests.fail_whole if is_first else self._requests.fail_slice
+        self._context.commit([*ending.operations, answered], then, partial(fail, request))
 
     def _decide(
         self,
         endpoint: EndPoint,
         requested: StatusVariable,
-        applied: Applied,
-        operations: list[Operation],
-        ending: Ending,
+        request_id: int,
+        found: _Slice,
     ) -> StatusVariable | Refusal:
         registry = self._context.registry
         self._check(endpoint, requested)
         known = registry.publications.get(requested.name)
         if known is not None and not known.is_dormant:
             raise VariableExists(f"{requested.name} is published already")
-        if known is not None and replace(known.variable, variable_id=UNNUMBERED) == replace(
-            requested, variable_id=UNNUMBERED
-        ):
+        if known is not None and _is_same(known.variable, requested):
             variable = known.variable
         else:
             replaced = () if known is None else (known.variable,)
@@ -156,14 +263,15 @@ class Publications:
             if refusal is not None:
                 return refusal
             if known is not None:
-                self._withdraw(requested.name, applied, operations, ending)
+                self._withdraw(requested.name, found.applied, found.operations, found.ending)
             variable = replace(requested, variable_id=VariableId(self._identifiers.take()))
-        published = Published(publisher=endpoint.name, variable=variable)
-        operations.append(published)
-        self._context.effects.apply(published, applied)
+        published = Published(publisher=endpoint.name, variable=variable, request_id=request_id)
+        found.operations.append(published)
+        self._context.effects.apply(published, found.applied)
         return variable
 
     def _check(self, endpoint: EndPoint, requested: StatusVariable) -> None:
+        checked_rate(requested)
         if requested.name not in self._context.registry.publications:
             check_name(requested.name)  # Those of an older journal keep their names.
         if not requested.name.startswith(endpoint.name + "/"):
@@ -176,11 +284,11 @@ class Publications:
                 raise NotAuthorised(
                     f"rule name: {requested.name} lies below {owner}, which is an end-point itself"
                 )
-        if len(endpoint.publications) >= self._context.settings.quotas.publications_max:
-            raise QuotaReached(
-                f"{endpoint.name} has {len(endpoint.publications)} publications already"
-            )
-        checked_rate(requested)
+        known = self._context.registry.publications.get(requested.name)
+        before = None if known is None else known.variable
+        self._context.permissions.check_publication(endpoint.name, requested, before)
+        self._context.permissions.check_delay(endpoint.name, requested)
+        self._context.quotas.check_variables(endpoint)
 
     def _withdraw(
         self, name: str, applied: Applied, operations: list[Operation], ending: Ending
@@ -218,7 +326,7 @@ class Publications:
                 held, publication, applied, operations, matched
             )
             if refusal:
-                self._context.note("pattern_refused", pattern_id=pattern_id, reason=refusal)
+                self._subscriptions.matching.note_refused(pattern_id, refusal)
         if missing[budget:]:
             left = MatchingLeft(pattern_id=0, name=variable.name)
             self._subscriptions.matching.enqueue(left, applied, operations)
@@ -240,6 +348,11 @@ class Publications:
     def _push_notices(self, ending: Ending) -> None:
         for subscriber, notice in ending.notices:
             self._notices.push(subscriber, notice)
+
+
+def _is_same(known: StatusVariable, requested: StatusVariable) -> bool:
+    """Return whether two variables differ in their identifiers at most."""
+    return replace(known, variable_id=UNNUMBERED) == replace(requested, variable_id=UNNUMBERED)
 
 
 def _names_within(name: str, *, longer_than: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from gridstat.broker.requests.outcomes import ANSWER_BYTES_MAX, encode_outcomes, refused
+from gridstat.model.access_rules import Action, Wish
 from gridstat.model.cloud import check_stored_pattern
 from gridstat.model.errors import (
     GridStatError,
@@ -87,7 +88,13 @@ class Queries:
         variables: list[StatusVariable] = []
         size_bytes, is_complete = 0, True
         pattern = check_stored_pattern(command.pattern)
-        for publication in self._context.registry.matching(pattern, after=command.after):
+        permissions, who = self._context.permissions, request.endpoint
+        permissions.check_pattern(who, Action.FIND, pattern)
+        # Names that no rule allows are not even looked at: there may be very many of them.
+        patterns = permissions.patterns_within(who, Action.FIND, pattern)
+        for publication in self._context.registry.matching_any(patterns, after=command.after):
+            if not permissions.allows(Wish(who, Action.FIND, publication.variable.name)):
+                continue
             size_bytes += len(msgspec.msgpack.encode(publication.variable))
             if len(variables) == limit or size_bytes > ANSWER_BYTES_MAX:
                 is_complete = False

@@ -88,6 +88,9 @@ class RepeatedSubscribe:
 class RequestIntake:
     """Every request is answered once to each edge that brought it, and decided once at most."""
 
+    go_on: Callable[[Request, Callable[[], None]], None]
+    """Decides a further slice of a request in a later turn (`command_dispatcher.py`)."""
+
     def __init__(self, context: BrokerContext, presence: EndPointPresence) -> None:
         self._context = context
         self._presence = presence
@@ -152,6 +155,14 @@ class RequestIntake:
         self._pending_count[forward.endpoint] = count + 1
         return request
 
+    def is_open(self, request: Request) -> bool:
+        """Return whether a request still waits for its answer."""
+        return self._pending.get((request.endpoint, request.request_id)) is request
+
+    def refuse_unopened(self, edge: str, forward: Forward, error: GridStatError) -> None:
+        """Refuse a request that was not looked at; the refusal is not kept."""
+        self._send(edge, forward, encode_outcomes((refused(error),)))
+
     def refuse_unreadable(self, edge: str, forward: Forward) -> None:
         """Refuse a request whose checks failed with an unexpected error."""
         error = MalformedFrame("the request cannot be read")
@@ -197,7 +208,16 @@ class RequestIntake:
 
     def fail(self, request: Request) -> Callable[[str], None]:
         """Return the callback of a failed write: it refuses the request, which may be repeated."""
-        return partial(self._refuse_unwritten, request)
+        return partial(self.fail_whole, request)
+
+    def fail_slice(self, request: Request, reason: str) -> None:
+        """Refuse a request of several slices, one of which was not written; it is repeated.
+
+        The slices before are durable, and the repeat finds them done.
+        """
+        if self.is_open(request):
+            error = StorageFailed(f"a part of the request was not written: {reason}")
+            self.send(request, encode_outcomes((refused(error),)))
 
     def send_when_confirmed(
         self, request: Request, body: bytes, routers: Iterable[str], _: Applied
@@ -213,7 +233,8 @@ class RequestIntake:
     def _send_answer(self, request: Request, _: Applied | Confirmation) -> None:
         self.send(request, request.answer)
 
-    def _refuse_unwritten(self, request: Request, reason: str) -> None:
+    def fail_whole(self, request: Request, reason: str) -> None:
+        """Refuse a request whose only write has failed."""
         error = StorageFailed(f"nothing was changed: {reason}")
         self.send(request, encode_outcomes((refused(error),)))
 

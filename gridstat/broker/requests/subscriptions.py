@@ -33,14 +33,17 @@ from gridstat.broker.requests.pattern_matching import PatternMatching
 from gridstat.broker.requests.pending_grants import Reply
 from gridstat.broker.requests.request_checks import check_type, encode_type, expected_type
 from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
+from gridstat.model.access_rules import Action
 from gridstat.model.cloud import check_name, check_pattern, is_pattern
 from gridstat.model.errors import (
     GridStatError,
     LayoutError,
     NoSuchVariable,
+    NotAuthorised,
     QuotaReached,
+    SecurityNotSatisfiable,
 )
-from gridstat.model.qos import check_modes_defined
+from gridstat.model.qos import check_modes_defined, demands_sealing
 from gridstat.net.command.endpoint_messages import GrantedOutcome
 
 if TYPE_CHECKING:
@@ -102,8 +105,14 @@ class Subscriptions:
         outcomes: list[Outcome] = []
         encoded: list[bytes] = []
         answer_bytes = 0
+        at_once = self._context.settings.subscribe_at_once
         for place, wanted in enumerate(command.subscriptions):
             try:
+                if place >= at_once:
+                    raise QuotaReached(
+                        f"a request may ask for {at_once} variables; this is number {place + 1}",
+                        hint="ask for the others in further requests; subscribe_many does so",
+                    )
                 if answer_bytes > ANSWER_BYTES_MAX:
                     raise QuotaReached(
                         "the answer would be too large", hint="ask for fewer variables at once"
@@ -160,6 +169,7 @@ class Subscriptions:
         if is_pattern(wanted.name) or not self._remote.is_elsewhere(wanted.name):
             return False
         request, place = where
+        self._context.permissions.check_name(endpoint.name, wanted.name, wanted.qos)
         operations.append(self._remote.asked(endpoint, wanted, request.request_id, place))
         self._context.effects.apply(operations[-1], applied)
         return True
@@ -188,7 +198,10 @@ class Subscriptions:
         publication = self._context.registry.publications.get(wanted.name)
         if publication is None:
             check_name(wanted.name)
+            # Who may not have it does not learn whether it exists.
+            self._context.permissions.check_name(endpoint.name, wanted.name, wanted.qos)
             raise NoSuchVariable(f"nobody publishes {wanted.name}")
+        self._context.permissions.check_contract(endpoint.name, publication.variable, wanted.qos)
         check_type(publication.variable, expected)
         record = self.grant(endpoint, publication, wanted.qos, label=wanted.label)
         if isinstance(record, Refusal):
@@ -214,18 +227,21 @@ class Subscriptions:
         """Reserve a contract for one variable, or return the refusal."""
         # A pattern of an older release may name undefined modes: its matches are refused here.
         check_modes_defined(qos.modes, self._context.settings.modes_defined)
-        if len(endpoint.subscriptions) >= self._context.settings.quotas.subscriptions_max:
-            raise QuotaReached(
-                f"{endpoint.name} has {len(endpoint.subscriptions)} subscriptions already"
-            )
+        # What a pattern catches is charged to the publisher too, who decides how much it catches.
+        publisher = publication.publisher if pattern_id else ""
+        self._context.quotas.check_subscriptions(endpoint)
+        if publisher:
+            number = publication.variable.variable_id
+            self._context.quotas.check_caught(publisher, number, endpoint.name)
         registry = self._context.registry
         request = AllocationRequest(
             subscription_id=registry.subscription_id_last + 1,
             variable=publication.variable,
-            sources=sources_of(registry, publication),
-            targets=targets_of(endpoint),
+            sources=sources_of(registry, publication, qos),
+            targets=targets_of(endpoint, qos),
             qos=qos,
             subscriber=endpoint.name,
+            charged_to=payers_of(endpoint.name, publisher),
         )
         answer = self._context.reservations.allocate(request)
         if isinstance(answer, Refusal):
@@ -234,6 +250,7 @@ class Subscriptions:
         if len(answer.granted) > TERMS_MAX and len(terms_of(answer.granted, 0)) > TERMS_MAX:
             self._context.reservations.release(request.subscription_id)
             raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
+        self._context.quotas.note_shares(answer)
         return record_of(answer, label=label, pattern_id=pattern_id)
 
     def _with_table_refusals(self, refusal: Refusal) -> Refusal:
@@ -256,11 +273,17 @@ class Subscriptions:
     ) -> Outcome:
         registry = self._context.registry
         if len(endpoint.patterns) >= self._context.settings.quotas.patterns_max:
-            raise QuotaReached(f"{endpoint.name} has {len(endpoint.patterns)} patterns already")
+            raise QuotaReached(
+                f"{endpoint.name} has {len(endpoint.patterns)} patterns already",
+                hint="end some, take one wider pattern, or ask for a higher patterns_max in the "
+                "[quota] of the cloud's file",
+            )
+        pattern = check_pattern(wanted.name)
+        self._context.permissions.check_pattern(endpoint.name, Action.SUBSCRIBE, pattern)
         held = PatternHeld(
             pattern_id=registry.next_subscription_id(),
             subscriber=endpoint.name,
-            pattern=check_pattern(wanted.name),
+            pattern=pattern,
             qos=wanted.qos,
             type_encoded=encode_type(expected_type(wanted)),
             label=wanted.label,
@@ -272,9 +295,12 @@ class Subscriptions:
         found = list(islice(registry.matching(held.pattern), budget + 1)) if budget else []
         if found[budget:] or not budget:
             self.matching.enqueue(MatchingLeft(pattern_id=held.pattern_id), applied, operations)
+        here = found[:budget]
+        # How many are withheld is not said: a pattern would then ask whether a name exists.
+        allowed = [each for each in here if self._may_have(held, each)]
         refusals = [
             refusal
-            for publication in found[:budget]
+            for publication in allowed
             if (refusal := self.grant_match(held, publication, applied, operations, matched))
         ]
         return GrantedOutcome(
@@ -283,6 +309,18 @@ class Subscriptions:
             degraded=few_words(refusals),
             label=held.label,
         )
+
+    def _may_have(self, held: PatternHeld, publication: Publication) -> bool:
+        """Return whether the rules let a pattern have a variable."""
+        try:
+            self._context.permissions.check_contract(
+                held.subscriber, publication.variable, held.qos
+            )
+        except NotAuthorised:
+            return False
+        except GridStatError:
+            return True  # Refused for another reason, which the grant gives.
+        return True
 
     def grant_match(
         self,
@@ -297,6 +335,8 @@ class Subscriptions:
         if held.type_encoded and held.type_encoded != encode_type(variable.value_type):
             return ""
         endpoint = self._context.registry.endpoints[held.subscriber]
+        if not self._may_have(held, publication):
+            return ""  # A variable that the end-point may not have does not exist for it.
         try:
             record = self.grant(
                 endpoint, publication, held.qos, label=held.label, pattern_id=held.pattern_id
@@ -311,17 +351,39 @@ class Subscriptions:
         return ""
 
 
-def sources_of(registry: Registry, publication: Publication) -> tuple[str, ...]:
-    """Return the edges to which a variable's publisher is attached."""
+def sources_of(
+    registry: Registry, publication: Publication, qos: ModalQos | None = None
+) -> tuple[str, ...]:
+    """Return the edges to which a variable's publisher is attached, as the quality demands it."""
     publisher = registry.endpoints.get(publication.publisher)
     if publisher is None or not publisher.attachments:
         raise NoSuchVariable(f"the publisher of {publication.variable.name} is away")
-    return publisher.edges_usable()
+    is_sealed = qos is not None and demands_sealing(qos)
+    found = publisher.edges_usable(is_sealed=is_sealed)
+    if not found:
+        raise _plain_channels_of(publisher)
+    return found
 
 
-def targets_of(endpoint: EndPoint) -> tuple[str, ...]:
-    """Return the edges at which an end-point can receive events."""
-    found = endpoint.edges_usable(is_receiver=True)
+def payers_of(subscriber: str, publisher: str) -> tuple[str, ...]:
+    """Return the identities that a contract is charged to; empty for the subscriber alone."""
+    return (subscriber, publisher) if publisher and publisher != subscriber else ()
+
+
+def _plain_channels_of(endpoint: EndPoint) -> SecurityNotSatisfiable:
+    edges = " and ".join(sorted(endpoint.attachments))
+    return SecurityNotSatisfiable(
+        f"the channels between {endpoint.name} and {edges} are not sealed",
+        hint='set endpoint_security = "hop" in the file of the edge router, or demand less',
+    )
+
+
+def targets_of(endpoint: EndPoint, qos: ModalQos | None = None) -> tuple[str, ...]:
+    """Return the edges at which an end-point can receive events, as the quality demands it."""
+    is_sealed = qos is not None and demands_sealing(qos)
+    found = endpoint.edges_usable(is_receiver=True, is_sealed=is_sealed)
+    if not found and is_sealed and endpoint.edges_usable(is_receiver=True):
+        raise _plain_channels_of(endpoint)
     if not found:
         raise LayoutError(
             f"{endpoint.name} has attached without a port to receive on",
@@ -369,4 +431,5 @@ def record_of(
         generation=generation,
         pattern_id=pattern_id,
         label=label,
+        charged_to=request.charged_to,
     )

@@ -21,7 +21,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.capacity.allocation import routers_at
-from gridstat.broker.tables.router_orders import PROBED_VERSION_MIN, common_version
+from gridstat.broker.tables.router_orders import PROBED_VERSION_MIN
+from gridstat.model.channel_security import agreed_version
+from gridstat.model.qos import demands_sealing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -139,7 +141,7 @@ class RouterHealth:
             for end in (channel.from_router, channel.to_router)
         ]
         versions = [() if report is None else report.datagram_versions for report in ends]
-        return common_version(*versions) >= PROBED_VERSION_MIN
+        return agreed_version(channel.security, *versions) >= PROBED_VERSION_MIN
 
     def failed_paths(self, record: Subscribed) -> list[int]:
         """Return the indices of a contract's paths that cannot work at the moment."""
@@ -263,13 +265,14 @@ def ends_of(registry: Registry, record: Subscribed) -> tuple[tuple[str, ...], tu
     """Return the routers at which paths of a contract or segment may begin and end now."""
     sources: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
+    is_sealed = demands_sealing(record.qos)
     if record.entries:
         sources = routers_at(record.entries)
     elif (publication := registry.publications.get(record.name)) is not None:
         publisher = registry.endpoints.get(publication.publisher)
-        sources = () if publisher is None else publisher.edges_usable()
+        sources = () if publisher is None else publisher.edges_usable(is_sealed=is_sealed)
     if record.exits:
         targets = routers_at(record.exits)
     elif (subscriber := registry.endpoints.get(record.subscriber)) is not None:
-        targets = subscriber.edges_usable(is_receiver=True)
+        targets = subscriber.edges_usable(is_receiver=True, is_sealed=is_sealed)
     return sources, targets

@@ -110,6 +110,8 @@ class RouterSessions:
             datagram_versions=tuple(sorted(message.datagram_versions)),
             counts_data_as_life=message.counts_data_as_life,
             takes_probe_interval=message.takes_probe_interval,
+            endpoint_security=message.endpoint_security,
+            takes_delay=message.takes_delay,
         )
         is_new = message.is_first_time or before is None or before.instance != report.instance
         if report != before:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.broker.records.parent_operations import NumbersAllotted
+from gridstat.broker.requests.request import process_of
 from gridstat.model.errors import GridStatError, LimitReached, QuotaReached, ShuttingDown
 from gridstat.model.identifier_pool import IdentifierPool
 from gridstat.model.status import U32_MAX
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operation import Applied
-    from gridstat.broker.records.registry import EndPoint
-    from gridstat.broker.requests.request import Request
+    from gridstat.broker.requests.request import Process, Request
     from gridstat.broker.requests.request_intake import RequestIntake
     from gridstat.broker.segments.parent_session import ParentSession
     from gridstat.net.command.endpoint_messages import Publish
@@ -36,9 +36,6 @@ NUMBERS_TIMER: Final = "numbers"
 WAITING_MAX: Final = 1_024
 LOW_SHARE: Final = 4
 """The next block is requested when less than a fourth of one is left."""
-
-Process: TypeAlias = tuple[str, int]
-"""Incarnation of an end-point, and the request by which it was registered."""
 
 
 class _WaitingPublication(NamedTuple):
@@ -112,7 +109,7 @@ class LeafIdentifiers:
                 "too many publications wait for identifiers of variables",
                 hint="the parent leases them; check that the cloud has joined it",
             )
-        process = _process_of(self._context.registry.endpoints.get(request.endpoint))
+        process = process_of(self._context.registry.endpoints.get(request.endpoint))
         self._waiting.append(_WaitingPublication(request, command, process, publish))
         self.request_if_low()
 
@@ -165,7 +162,7 @@ class LeafIdentifiers:
             endpoint = self._context.registry.endpoints.get(request.endpoint)
             try:
                 # A restarted end-point does not know of the request of its former process.
-                if endpoint is None or _process_of(endpoint) != process:
+                if endpoint is None or process_of(endpoint) != process:
                     raise ShuttingDown(f"{request.endpoint} has left before this was done")
                 publish(request, command)
             except GridStatError as error:
@@ -174,8 +171,3 @@ class LeafIdentifiers:
     def _retry_later(self, _: str) -> None:
         """Request again later, because the disk is full."""
         self._context.set_timer(NUMBERS_TIMER, self._context.settings.retry_after_ns)
-
-
-def _process_of(endpoint: EndPoint | None) -> Process:
-    """Return the process of an end-point; one that left and attached again counts as another."""
-    return ("", 0) if endpoint is None else (endpoint.incarnation, endpoint.known_since)

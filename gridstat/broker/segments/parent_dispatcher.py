@@ -30,7 +30,9 @@ from gridstat.broker.segments.pattern_watches import PatternWatches
 from gridstat.broker.segments.pending_answers import ANSWER_TIMER
 from gridstat.broker.segments.remote_contracts import REQUEST_TIMER, RemoteContracts
 from gridstat.broker.segments.segment_reservations import RELEASE_TIMER, SegmentReservations
-from gridstat.model.errors import NoSuchVariable, NotAttached, Refused
+from gridstat.model.access_rules import Action, Wish
+from gridstat.model.errors import NoSuchVariable, NotAttached, NotAuthorised, Refused
+from gridstat.model.quota import share_ppm
 from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
 from gridstat.net.command.segment_messages import (
     Commit,
@@ -216,6 +218,20 @@ class ParentDispatcher:
         if news.ended_segments:
             self.borders.close_unused()
 
+    # Access rules.
+
+    def watch(self, pattern_id: int) -> None:
+        """Ask other clouds for the names of a pattern again."""
+        self._watches.watch(pattern_id)
+
+    def offer_again(self) -> None:
+        """Send the watches of other clouds the names again that they may have."""
+        self._watches.offer_again()
+
+    def withdraw(self, contract: str, generation: int, reason: str) -> None:
+        """Note why a segment ends that a reader of another cloud may no longer have."""
+        self.segments.note_withdrawn(contract, generation, reason)
+
     def _orphaned(self) -> list[Operation]:
         """Return the ends of segments, and then of contracts across clouds."""
         return [*self.segments.orphaned(), *self.contracts.orphaned()]
@@ -258,6 +274,14 @@ class ParentDispatcher:
 
     def _look_up(self, message: Lookup) -> None:
         registry, term = self._context.registry, self.session.term
+        try:
+            if not message.is_flood:  # Operators flood by their role; readers need a rule.
+                wish = Wish(message.reader, Action.SUBSCRIBE, message.name)
+                self._context.permissions.check(wish)
+        except NotAuthorised as error:
+            not_exported = refused(error)
+            self.session.send(LookedUp(term=term, lookup=message.lookup, refused=not_exported))
+            return
         publication = registry.publications.get(message.name)
         if publication is None:
             missing = refused(NoSuchVariable(f"nobody publishes {message.name}"))
@@ -272,5 +296,12 @@ class ParentDispatcher:
             return
         starts = self.borders.distances_to_ends(edges, is_start=True)
         self.session.send(
-            LookedUp(term=term, lookup=message.lookup, variable=publication.variable, starts=starts)
+            LookedUp(
+                term=term,
+                lookup=message.lookup,
+                variable=publication.variable,
+                starts=starts,
+                publisher=publication.publisher,
+                publisher_share_ppm=share_ppm(self._context.quotas.of(publication.publisher)),
+            )
         )

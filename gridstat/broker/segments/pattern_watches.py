@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gridstat.broker.records.name_tree import NameTree
 from gridstat.broker.records.parent_state import contract_name, contract_number
+from gridstat.model.access_rules import Action, Wish
 from gridstat.model.cloud import check_pattern, matches
 from gridstat.model.errors import GridStatError
 from gridstat.net.command.session_messages import MANY_MAX
@@ -32,7 +33,7 @@ class PatternWatches:
         self._context = context
         self._session = session
         self._contracts = contracts
-        self._watches: dict[str, tuple[int, str]] = {}
+        self._watches: dict[str, tuple[int, WatchNames]] = {}
         self._names: dict[int, str] = {}
         self._tree = NameTree()
         self._last_number = 0
@@ -46,7 +47,12 @@ class PatternWatches:
         if held is not None and held.pattern.partition("/")[0] != registry.cloud:
             watch = contract_name(registry.cloud, pattern_id)
             self._session.send(
-                WatchNames(term=self._session.term, watch=watch, pattern=held.pattern)
+                WatchNames(
+                    term=self._session.term,
+                    watch=watch,
+                    pattern=held.pattern,
+                    reader=held.subscriber,
+                )
             )
 
     def watch_all(self) -> None:
@@ -81,26 +87,46 @@ class PatternWatches:
             return
         self._remove(message.watch)  # The parent may repeat a watch with another pattern.
         self._last_number += 1
-        self._watches[message.watch] = self._last_number, message.pattern
+        self._watches[message.watch] = self._last_number, message
         self._names[self._last_number] = message.watch
         self._tree.add(message.pattern, self._last_number)
-        names = [found.variable.name for found in self._context.registry.matching(message.pattern)]
+        self._offer(message)
+
+    def offer_again(self) -> None:
+        """Send all names of all watches again: rules may allow more of them."""
+        for _, message in list(self._watches.values()):
+            self._offer(message)
+
+    def _offer(self, message: WatchNames) -> None:
+        names = [
+            found.variable.name
+            for found in self._context.registry.matching(message.pattern)
+            if self._may_have(message, found.variable.name)
+        ]
         for at in range(0, len(names), MANY_MAX):
             self._send_names(message.watch, tuple(names[at : at + MANY_MAX]))
+
+    def _may_have(self, message: WatchNames, name: str) -> bool:
+        """Return whether the reader of another cloud may have, and so learn of, a name."""
+        wish = Wish(message.reader, Action.SUBSCRIBE, name)
+        return self._context.permissions.allows(wish)
 
     def end(self, message: EndWatch) -> None:
         self._remove(message.watch)
 
     def _remove(self, watch: str) -> None:
-        number, pattern = self._watches.pop(watch, (0, ""))
-        if number:
+        found = self._watches.pop(watch, None)
+        if found is not None:
+            number, message = found
             del self._names[number]
-            self._tree.discard(pattern, number)
+            self._tree.discard(message.pattern, number)
 
     def published(self, name: str) -> None:
         if name in self._context.registry.publications:
             for number in self._tree.matching_patterns(name):
-                self._send_names(self._names[number], (name,))
+                watch = self._names[number]
+                if self._may_have(self._watches[watch][1], name):
+                    self._send_names(watch, (name,))
 
     def _send_names(self, watch: str, names: tuple[str, ...]) -> None:
         self._session.send(NamesFound(term=self._session.term, watch=watch, names=names))

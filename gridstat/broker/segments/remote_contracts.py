@@ -34,6 +34,7 @@ import msgspec
 from msgspec import structs
 
 from gridstat.broker.capacity.negotiation import band_of, replay_band
+from gridstat.broker.permissions import best_priority
 from gridstat.broker.records.end_operations import Ending
 from gridstat.broker.records.parent_operations import (
     AnswerBegun,
@@ -48,6 +49,7 @@ from gridstat.broker.requests.request_checks import encode_type, expected_type
 from gridstat.broker.requests.subscriptions import targets_of
 from gridstat.broker.segments.pending_answers import AnswerDeadlines, PendingAnswers, position_of
 from gridstat.broker.segments.segment_paths import whole_outcome
+from gridstat.model.access_rules import Action, Wish
 from gridstat.model.cloud import check_name
 from gridstat.model.errors import (
     DeadlinePassed,
@@ -58,10 +60,12 @@ from gridstat.model.errors import (
     NoSuchVariable,
     QuotaReached,
     Refused,
+    SecurityNotSatisfiable,
     StorageFailed,
     TypeMismatch,
 )
-from gridstat.model.qos import undefined_modes
+from gridstat.model.qos import demands_sealing, undefined_modes
+from gridstat.model.quota import share_ppm
 from gridstat.net.command.endpoint_messages import (
     ContractChanged,
     GrantedOutcome,
@@ -76,7 +80,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operation import Applied
-    from gridstat.broker.records.operations import Operation, Subscribed
+    from gridstat.broker.records.operations import Operation, PatternHeld, Subscribed
     from gridstat.broker.records.parent_state import AskedContract
     from gridstat.broker.records.registry import EndPoint, Subscription
     from gridstat.broker.requests.notices import Notices
@@ -135,7 +139,7 @@ class RemoteContracts:
     ) -> ContractAsked:
         """Return the request for a contract; raise the refusal."""
         self._check_quota(endpoint)
-        targets_of(endpoint)
+        targets_of(endpoint, asked.qos)
         return ContractAsked(
             number=self._context.registry.next_subscription_id(),
             subscriber=endpoint.name,
@@ -162,6 +166,8 @@ class RemoteContracts:
                 f"the last change of subscription {number} has not been answered yet",
                 hint="try again when it has been answered",
             )
+        self._context.permissions.check_name(request.endpoint, found.record.name, command.qos)
+        targets_of(self._context.registry.endpoints[request.endpoint], command.qos)
         changed = msgspec.structs.replace(
             found.record,
             qos=command.qos,
@@ -188,7 +194,7 @@ class RemoteContracts:
         known = registry.tree.matched_names.get(pattern_id, set())
         requested: list[Operation] = []
         for name in dict.fromkeys(names):
-            if name in known or not self.is_elsewhere(name):
+            if name in known or not self.is_elsewhere(name) or not self._may_have(held, name):
                 continue
             requested.append(
                 ContractAsked(
@@ -206,6 +212,10 @@ class RemoteContracts:
             self._context.note("pattern_refused", pattern_id=pattern_id, reason="quota")
         if requested[:quota_left]:
             self._context.commit(requested[:quota_left], _ignore_applied, self._retry_later)
+
+    def _may_have(self, held: PatternHeld, name: str) -> bool:
+        wish = Wish(held.subscriber, Action.SUBSCRIBE, name, best_priority(held.qos))
+        return self._context.permissions.allows(wish)
 
     # Start without the parent that the cloud had.
 
@@ -264,8 +274,13 @@ class RemoteContracts:
                 qos=requested.qos,
                 type_encoded=requested.type_encoded,
                 ends=self._borders.distances_to_ends(
-                    endpoint.edges_usable(is_receiver=True), is_start=False
+                    endpoint.edges_usable(
+                        is_receiver=True, is_sealed=demands_sealing(requested.qos)
+                    ),
+                    is_start=False,
                 ),
+                share_ppm=share_ppm(self._context.quotas.of(requested.subscriber)),
+                is_matched=bool(requested.pattern_id),
             )
         )
 
@@ -306,6 +321,9 @@ class RemoteContracts:
         if requested is not None and not answers_request(requested, message):
             requested = None  # A new plan of an owner that has not received the change yet.
         record = requested or found.record
+        if demands_sealing(record.qos) and not message.is_sealed:
+            self._refuse_unsealed(number, found, requested)
+            return
         mismatch = variable_mismatch(record, message)
         if mismatch is not None and found.granted is None:
             self._give_up(record, mismatch)
@@ -324,6 +342,23 @@ class RemoteContracts:
             notify = partial(self._notices.push, record.subscriber, match)
         held = ContractHeld(number=number, granted=message, is_asked=requested is not None)
         self.answers.fill(position_of(record), outcome, [held], notify)
+
+    def _refuse_unsealed(
+        self, number: int, found: AskedContract, requested: ContractAsked | None
+    ) -> None:
+        """Refuse a grant whose owner does not confirm the sealed channels that were demanded."""
+        unsealed = SecurityNotSatisfiable(
+            f"the brokers above cloud {self._context.registry.cloud} do not confirm sealed "
+            f"channels to {found.record.name}: one of them is of an earlier release",
+            hint="upgrade the brokers above this cloud, or ask without security",
+        )
+        if found.granted is None:
+            self._give_up(found.record, unsealed)
+        elif requested is not None:
+            self._restore(found, requested, unsealed)
+        else:
+            contract = contract_name(self._context.registry.cloud, number)
+            self._context.note("grant_refused", contract=contract, reason=str(unsealed.args[0]))
 
     def refused(self, message: ContractRefused) -> None:
         number, found = self._find(message.contract)
@@ -442,10 +477,14 @@ class RemoteContracts:
         if found.granted is None:
             self._give_up(waiting, late)
             return
+        self._restore(found, waiting, late)
+
+    def _restore(self, found: AskedContract, change: ContractAsked, why: GridStatError) -> None:
+        """Refuse a change, and request the previous quality again."""
         before = msgspec.structs.replace(
             found.record, generation=found.generation + 1, request_id=0, place=0
         )
-        self.answers.fill(position_of(waiting), refused(late), [before], _no_op)
+        self.answers.fill(position_of(change), refused(why), [before], _no_op)
 
     def _give_up(self, record: ContractAsked, why: GridStatError) -> None:
         """End a contract that was requested, and answer the end-point with the reason."""
@@ -498,7 +537,9 @@ class RemoteContracts:
         """
         tree, quotas = self._context.registry.tree, self._context.settings.quotas
         mine = len(tree.asked_by.get(endpoint.name, ())) + tree.ending_by.get(endpoint.name, 0)
-        own = quotas.subscriptions_max - max(len(endpoint.subscriptions), mine)
+        own = self._context.quotas.of(endpoint.name).subscriptions - max(
+            len(endpoint.subscriptions), mine
+        )
         return max(0, min(own, quotas.contracts_elsewhere_max - len(tree.asked)))
 
     def _check_quota(self, endpoint: EndPoint) -> None:

@@ -35,6 +35,7 @@ from gridstat.broker.capacity.admission import Limit
 from gridstat.broker.capacity.allocation import AllocationRequest, Refusal, routers_at
 from gridstat.broker.effects.contract_effects import uses_its_gates
 from gridstat.broker.interning import same, same_qos
+from gridstat.broker.permissions import held_bytes_per_s
 from gridstat.broker.records.operations import Unsubscribed
 from gridstat.broker.records.parent_operations import SegmentCommitted
 from gridstat.broker.records.parent_state import contract_number
@@ -44,6 +45,7 @@ from gridstat.broker.requests.subscriptions import record_of, sources_of, target
 from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
 from gridstat.broker.segments.segment_paths import gate_channels, is_disjoint, segmented_paths
 from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
+from gridstat.model.channel_security import HOP, NONE
 from gridstat.model.errors import (
     GridStatError,
     LayoutError,
@@ -51,7 +53,9 @@ from gridstat.model.errors import (
     NoSuchSubscription,
     NoSuchVariable,
     NotAttached,
+    NotAuthorised,
     RedundancyNotSatisfiable,
+    SecurityNotSatisfiable,
     StorageFailed,
 )
 from gridstat.model.qos import (
@@ -59,9 +63,9 @@ from gridstat.model.qos import (
     PRIORITY_MAX,
     REDUNDANCY_MAX,
     ModalQos,
-    Qos,
     QosRequest,
     check_modes_defined,
+    demands_sealing,
 )
 from gridstat.net.command.segment_messages import (
     REASON_LENGTH_MAX,
@@ -85,7 +89,7 @@ if TYPE_CHECKING:
     from gridstat.broker.routers.router_health import RouterHealth
     from gridstat.broker.segments.parent_session import ParentSession
     from gridstat.broker.tables.confirmation import Confirmation
-    from gridstat.net.command.segment_messages import Commit, Gate, Release, Reserve
+    from gridstat.net.command.segment_messages import Commit, Release, Reserve
 
 RELEASE_TIMER: Final = "release"
 ROUTERS_GONE: Final = "its routers are gone"
@@ -113,6 +117,8 @@ class SegmentReservations:
         self._delayed_releases: dict[tuple[str, int], _DelayedRelease] = {}
         """Released segments that are still carried, in the order of their due times."""
         self._broken: set[tuple[str, int]] = set()
+        self._withdrawn: dict[tuple[str, int], str] = {}
+        """Reasons of segments whose reader no rule lets have the variable any more."""
         self._awaiting_routers: set[int] = set()
         """Identifiers of committed segments that wait for confirmations of their routers."""
 
@@ -313,11 +319,19 @@ class SegmentReservations:
             self._releasing.discard(key)
             return
         registry = self._context.registry
+        withdrawn = self._withdrawn.pop(key, "")
+        if withdrawn:
+            self._send_broken(*key, withdrawn, is_over=True, code=NotAuthorised.code)
+            return
         if contract_number(registry.cloud, contract):
             return  # Its subscriber ended the contract, and EndContract reports that.
         is_over = bool(name) and name not in registry.publications
         reason = f"nobody publishes {name} any more" if is_over else ROUTERS_GONE
         self._send_broken(contract, generation, reason, is_over=is_over)
+
+    def note_withdrawn(self, contract: str, generation: int, reason: str) -> None:
+        """Note why a segment that ends now was ended; `segment_ended` reports it."""
+        self._withdrawn[contract, generation] = reason[:REASON_LENGTH_MAX]
 
     # Records.
 
@@ -332,10 +346,13 @@ class SegmentReservations:
 
     def _allocate(self, message: Reserve) -> Subscribed | Refusal:
         request = self._requests.request(message)
-        answer = self._context.reservations.allocate(request)
+        registry = self._context.registry
+        replaced = registry.tree.segment(message.contract, message.replaces)
+        answer = self._context.reservations.allocate(
+            request, replaces=replaced, is_kept=message.is_kept
+        )
         if isinstance(answer, Refusal):
             return answer
-        registry = self._context.registry
         registry.next_subscription_id()  # The request used the next number tentatively.
         record = structs.replace(
             record_of(answer),
@@ -345,6 +362,7 @@ class SegmentReservations:
             exits=request.exits,
             is_reserved=True,
             foreign=request.variable if message.entries else None,
+            reader=message.reader,
         )
         refusal = segment_refusal(record)
         if refusal is not None:
@@ -432,6 +450,7 @@ class SegmentReservations:
                 is_node_disjoint=is_disjoint(record),
                 round=round_,
                 is_moved=is_moved,
+                is_sealed=demands_sealing(record.qos),
             )
         )
 
@@ -450,7 +469,7 @@ class SegmentReservations:
         )
 
     def _send_broken(
-        self, contract: str, generation: int, reason: str, *, is_over: bool = False
+        self, contract: str, generation: int, reason: str, *, is_over: bool = False, code: int = 0
     ) -> None:
         self._session.send(
             SegmentBroken(
@@ -459,6 +478,7 @@ class SegmentReservations:
                 generation=generation,
                 reason=reason,
                 is_over=is_over,
+                code=code,
             )
         )
 
@@ -494,8 +514,10 @@ class SegmentRequests:
         counts = {len(gates) for gates in (message.entries, message.exits) if gates}
         if len(counts) != 1 or not 1 <= max(counts) <= REDUNDANCY_MAX:
             raise LayoutError("a segment has 1 to 4 gates, and as many entries as exits")
-        entries = self._gates(message.entries, is_entry=True)
-        exits = self._gates(message.exits, is_entry=False)
+        self._check_rules(message)
+        entries = self._gates(message, is_entry=True)
+        exits = self._gates(message, is_entry=False)
+        quality = self._quality(message, max(counts))
         if entries:
             check_identifier(registry, self._context.reservations.resources, message.variable)
             sources = routers_at(entries)
@@ -503,17 +525,43 @@ class SegmentRequests:
             publication = registry.publications.get(message.variable.name)
             if publication is None or publication.variable != message.variable:
                 raise NoSuchVariable(f"{message.variable.name} is not published as requested")
-            sources = sources_of(registry, publication)
-        targets = routers_at(exits) if exits else self._targets(message)
+            sources = sources_of(registry, publication, quality)
+        targets = routers_at(exits) if exits else self._targets(message, quality)
         return AllocationRequest(
             subscription_id=registry.subscription_id_last + 1,
             variable=message.variable,
             sources=same(sources),
             targets=same(targets),
-            qos=self._quality(message.granted, max(counts)),
+            qos=quality,
             subscriber="" if exits else message.subscriber,
             entries=entries,
             exits=exits,
+            charged_to=self._payers(message),
+        )
+
+    def _payers(self, message: Reserve) -> tuple[str, ...]:
+        """Return the identities that pay; empty for the subscriber of this cloud alone."""
+        names = tuple(payer.name for payer in message.charged_to)
+        if not names and message.exits and message.reader:
+            names = (message.reader,)
+        if not message.entries and not message.is_kept:
+            for name in names[1:]:
+                number = message.variable.variable_id
+                self._context.quotas.check_caught(name, number, names[0])
+        return () if not message.exits and names == (message.subscriber,) else names
+
+    def _check_rules(self, message: Reserve) -> None:
+        """Refuse what the rules of the publisher's or of the subscriber's cloud do not allow."""
+        if message.entries and message.exits:
+            return  # The clouds between carry it for both.
+        who = message.reader if message.exits else message.subscriber
+        quality = self._quality(message, 1)
+        replaced = self._context.registry.newest_segment(message.contract)
+        self._context.permissions.check_contract(
+            who,
+            message.variable,
+            quality,
+            held_bytes_per_s=0 if replaced is None else held_bytes_per_s(replaced),
         )
 
     def _check_modes(self, message: Reserve) -> None:
@@ -538,12 +586,13 @@ class SegmentRequests:
             record.name == message.variable.name
             and record.foreign in {None, message.variable}
             and record.subscriber == ("" if message.exits else message.subscriber)
-            and record.qos == self._quality(message.granted, counts)
+            and record.qos == self._quality(message, counts)
             and set(record.entries) == {(gate.router, gate.channel_id) for gate in message.entries}
             and set(record.exits) == {(gate.router, gate.channel_id) for gate in message.exits}
         )
 
-    def _gates(self, gates: tuple[Gate, ...], *, is_entry: bool) -> tuple[tuple[str, int], ...]:
+    def _gates(self, message: Reserve, *, is_entry: bool) -> tuple[tuple[str, int], ...]:
+        gates = message.entries if is_entry else message.exits
         if len({gate.channel_id for gate in gates}) < len(gates):
             raise LayoutError("a segment enters and leaves by each gate once")
         for gate in gates:
@@ -553,9 +602,11 @@ class SegmentRequests:
                 end = border.channel.to_router
             if end != gate.router or gate.router not in self._context.registry.routers:
                 raise NoSuchChannel(f"no channel {gate.channel_id} is open at {gate.router}")
+            if border is not None and message.is_sealed and not border.channel.is_sealed:
+                raise SecurityNotSatisfiable(f"channel {border.channel.label} is not sealed")
         return same(tuple((gate.router, gate.channel_id) for gate in gates))
 
-    def _targets(self, message: Reserve) -> tuple[str, ...]:
+    def _targets(self, message: Reserve, quality: ModalQos) -> tuple[str, ...]:
         registry = self._context.registry
         number = contract_number(registry.cloud, message.contract)
         requested = registry.tree.asked.get(number)
@@ -568,9 +619,9 @@ class SegmentRequests:
         endpoint = registry.endpoints.get(message.subscriber)
         if endpoint is None:
             raise NotAttached(f"{message.subscriber} is not attached to cloud {registry.cloud}")
-        return targets_of(endpoint)
+        return targets_of(endpoint, quality)
 
-    def _quality(self, granted: dict[int, Qos], paths: int) -> ModalQos:
+    def _quality(self, message: Reserve, paths: int) -> ModalQos:
         """Return the requested quality with the end-points' share added to its latency.
 
         All modes use all paths, since the order of the paths may differ between clouds.
@@ -583,8 +634,9 @@ class SegmentRequests:
                     latency_us=min(qos.latency_us + ends_us, LATENCY_US_MAX),
                     redundancy=paths,
                     priority=min(qos.priority, PRIORITY_MAX),
+                    security=HOP if message.is_sealed else NONE,
                 )
-                for mode, qos in granted.items()
+                for mode, qos in message.granted.items()
             }
         )
         return same_qos(requested)

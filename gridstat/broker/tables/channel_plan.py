@@ -1,7 +1,8 @@
 """Orders for both ends of every channel, derived from the topology and the routers' reports.
 
 A channel is ordered once both ends have reported where they listen, and share a version of the
-datagram. When a router returns on other ports, the channels of its neighbours are ordered anew.
+datagram; a channel that is to be sealed, once both ends can seal. When a router returns on other
+ports, the channels of its neighbours are ordered anew.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from gridstat.broker.tables.router_orders import (
     channel_order,
-    common_version,
     down_order,
     source_order,
     up_order,
 )
+from gridstat.model.channel_security import HOP, agreed_version, unsealed_reason
 from gridstat.model.wire_law import is_ipv6_address
 
 if TYPE_CHECKING:
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
     from gridstat.model.cloud import EventChannel
     from gridstat.model.probe_law import ProbeSettings
     from gridstat.net.command.tree_messages import BorderChannel
+
+
+def may_open(registry: Registry, attachment: Attachment) -> bool:
+    """Return whether an edge still agrees with an end-point's attachment on sealed channels."""
+    report = registry.reports.get(attachment.edge)
+    if report is None:
+        return attachment.security != HOP
+    if report.endpoint_security != attachment.security:
+        return False
+    versions = report.datagram_versions, attachment.datagram_versions
+    return attachment.security != HOP or bool(agreed_version(HOP, *versions))
 
 
 class ChannelPlan:
@@ -40,7 +52,22 @@ class ChannelPlan:
         receiver = self._registry.reports.get(channel.to_router)
         if sender is None or receiver is None:
             return 0
-        return common_version(sender.datagram_versions, receiver.datagram_versions)
+        return agreed_version(
+            channel.security, sender.datagram_versions, receiver.datagram_versions
+        )
+
+    def closed_reason(self, channel: EventChannel) -> str:
+        """Return why a channel of two routers that have reported stays closed; empty if open."""
+        ends = {
+            name: self._registry.reports[name].datagram_versions
+            for name in (channel.from_router, channel.to_router)
+            if name in self._registry.reports
+        }
+        if len(ends) < len((channel.from_router, channel.to_router)) or self.version(channel):
+            return ""
+        if channel.is_sealed:
+            return unsealed_reason(channel.label, ends)
+        return f"the ends of channel {channel.label} share no version of the datagram"
 
     def refresh_router(self, name: str) -> None:
         """Order all channels of a router that has reported, also those of its end-points."""
@@ -62,8 +89,12 @@ class ChannelPlan:
         version = self.version(channel)
         if self._registry.tree.depth is not None:
             channel = replace(channel, level=self._registry.tree.depth)
-        if version == 0 or channel.channel_id not in self._registry.channels:
+        if channel.channel_id not in self._registry.channels:
             self.close(channel)
+            return
+        if version == 0:
+            self._tables.withhold_channel(channel.from_router, channel.channel_id)
+            self._tables.remove_source(channel.to_router, channel.channel_id)
             return
         back = (channel.to_router, channel.from_router)
         sender, receiver = (
@@ -139,15 +170,23 @@ class ChannelPlan:
         if channel.to_router in routers:
             self._tables.remove_source(channel.to_router, channel.channel_id)
 
-    def attachment_version(self, edge: str, datagram_versions: tuple[int, ...]) -> int:
+    def attachment_version(
+        self, edge: str, datagram_versions: tuple[int, ...], security: str
+    ) -> int:
         """Return the version agreed between an edge and an end-point, or 0."""
         report = self._registry.reports.get(edge)
         if report is None:
             return 0
-        return common_version(report.datagram_versions, datagram_versions)
+        return agreed_version(security, report.datagram_versions, datagram_versions)
 
     def open_attachment(self, endpoint: str, attachment: Attachment) -> None:
-        version = self.attachment_version(attachment.edge, attachment.datagram_versions)
+        version = self.attachment_version(
+            attachment.edge, attachment.datagram_versions, attachment.security
+        )
+        if not may_open(self._registry, attachment):
+            # The edge cannot seal now, or its file says otherwise; the end-point must attach anew.
+            self.close_attachment(attachment)
+            return
         down = down_order(endpoint, attachment, version=max(1, version))
         if down is not None:
             self._tables.put_channel(attachment.edge, down)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tables.router_orders import PROBED_VERSION_MIN, common_version
+from gridstat.broker.tables.router_orders import PROBED_VERSION_MIN
+from gridstat.model.channel_security import agreed_version
 from gridstat.model.wire_law import is_ipv6_address
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ class Detection:
         sender, receiver = reports.get(channel.from_router), reports.get(channel.to_router)
         if sender is None or receiver is None:
             return False
-        version = common_version(sender.datagram_versions, receiver.datagram_versions)
+        version = agreed_version(
+            channel.security, sender.datagram_versions, receiver.datagram_versions
+        )
         return version >= PROBED_VERSION_MIN
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.broker.capacity.allocation import gates_used
+from gridstat.model.channel_security import HOP, SEALED_VERSION
 from gridstat.model.flooding import by_scope
 from gridstat.model.identifiers import PATH_CONTRACT_SHIFT, PATH_INDEX_SHIFT
 from gridstat.model.probe_law import silence_limit_ms
@@ -104,6 +105,7 @@ def variable_order(
     source: int,
     keeps_newest: bool,
     floods: tuple[FloodOrder, ...] = (),
+    takes_delay: bool = False,
 ) -> VariableOrder:
     return VariableOrder(
         variable_id=variable.variable_id,
@@ -114,12 +116,8 @@ def variable_order(
         interval_ns_min=variable.interval_ns_min or variable.replay_interval_ns,
         keeps_newest=keeps_newest,
         floods=floods,
+        delay_ms=variable.delay_ms if takes_delay and source else 0,
     )
-
-
-def common_version(some: tuple[int, ...], others: tuple[int, ...]) -> int:
-    """Return the highest version of the datagram that both ends support, or 0."""
-    return max(set(some) & set(others), default=0)
 
 
 def channel_order(
@@ -169,6 +167,7 @@ def source_order(
         back_channel=back_channel,
         silent_ms_max=silent_ms_max if is_probed else 0,
         probe_interval_ms=probe_interval_ms if is_probed and not is_quarter else 0,
+        is_sealed=version == SEALED_VERSION,
     )
 
 
@@ -183,9 +182,15 @@ def down_order(endpoint: str, attachment: Attachment, *, version: int) -> Channe
         data_port=attachment.data_port,
         urgent_port=attachment.urgent_port,
         datagram_version=version,
+        is_endpoint=version == SEALED_VERSION,
     )
 
 
 def up_order(endpoint: str, attachment: Attachment) -> SourceOrder:
     """Return the order by which an edge accepts and polices events of an end-point."""
-    return SourceOrder(channel_id=attachment.up_channel_id, sender=endpoint, is_publisher=True)
+    return SourceOrder(
+        channel_id=attachment.up_channel_id,
+        sender=endpoint,
+        is_publisher=True,
+        is_sealed=attachment.security == HOP,
+    )

@@ -81,10 +81,15 @@ class RouterTable:
         self._unsent: list[Confirmation] = []
         self._unconfirmed: deque[tuple[int, Confirmation]] = deque()
         self._waiting_for_session: list[Confirmation] = []
+        self._withheld: dict[int, dict[int, PathOrder]] = {}
+        """Paths over channels that the router cannot open, by channel."""
 
     # Changes of what is wanted.
 
     def put_channel(self, order: ChannelOrder) -> bool:
+        withheld = self._withheld.pop(order.channel_id, {})
+        for path in withheld.values():
+            self.put_path(path)
         return self._put(self.wanted.channels, self._changed_channels, order.channel_id, order)
 
     def put_source(self, order: SourceOrder) -> bool:
@@ -94,7 +99,19 @@ class RouterTable:
         return self._put(self.wanted.variables, self._changed_variables, order.variable_id, order)
 
     def put_path(self, order: PathOrder) -> bool:
+        if order.channel_id in self._withheld:
+            self._withheld[order.channel_id][order.path_id] = order
+            return self._remove(self.wanted.paths, self._changed_paths, order.path_id)
         return self._put(self.wanted.paths, self._changed_paths, order.path_id, order)
+
+    def withhold_channel(self, channel_id: int) -> bool:
+        """Order neither the channel nor any path over it, until the channel is ordered again."""
+        paths = [each for each in self.wanted.paths.values() if each.channel_id == channel_id]
+        withheld = self._withheld.setdefault(channel_id, {})
+        for path in paths:
+            withheld[path.path_id] = path
+            self.remove_path_order(path.path_id)
+        return self.remove_channel(channel_id) or bool(paths)
 
     def remove_channel(self, channel_id: int) -> bool:
         return self._remove(self.wanted.channels, self._changed_channels, channel_id)
@@ -106,6 +123,11 @@ class RouterTable:
         return self._remove(self.wanted.variables, self._changed_variables, variable_id)
 
     def remove_path(self, path_id: int) -> bool:
+        for withheld in self._withheld.values():
+            withheld.pop(path_id, None)
+        return self.remove_path_order(path_id)
+
+    def remove_path_order(self, path_id: int) -> bool:
         return self._remove(self.wanted.paths, self._changed_paths, path_id)
 
     # Messages to the router.

@@ -67,6 +67,8 @@ class RouterTables:
         self._held_back: set[str] = set()
         self.without_flooding: set[str] = set()
         """Routers of old releases that do not support flooding."""
+        self.with_delay: set[str] = set()
+        """Routers that know the delay of a publisher's variables."""
         self._confirmations: deque[Confirmation] = deque()
 
     def __getitem__(self, router: str) -> RouterTable:
@@ -77,6 +79,7 @@ class RouterTables:
         self._tables.pop(router, None)
         self._reasons.pop(router, None)
         self.without_flooding.discard(router)
+        self.with_delay.discard(router)
         self._changed.discard(router)
         self._held_back.discard(router)
 
@@ -152,12 +155,32 @@ class RouterTables:
             for variable in flooded:
                 self._order_variables((router,), variable)
 
+    def set_delay_support(
+        self, router: str, published: Iterable[StatusVariable], *, is_supported: bool
+    ) -> None:
+        """Record whether a router's release knows the delay of variables that are published there.
+
+        `published` are the variables whose orders may change.
+        """
+        if is_supported != (router in self.with_delay):
+            if is_supported:
+                self.with_delay.add(router)
+            else:
+                self.with_delay.discard(router)
+            for variable in published:
+                self._order_variables((router,), variable)
+
     def put_channel(self, router: str, order: ChannelOrder) -> None:
         if self._tables[router].put_channel(order):
             self._changed.add(router)
 
     def put_source(self, router: str, order: SourceOrder) -> None:
         if self._tables[router].put_source(order):
+            self._changed.add(router)
+
+    def withhold_channel(self, router: str, channel_id: int) -> None:
+        """Keep a channel closed that the router cannot open as it should, with all its paths."""
+        if self._tables[router].withhold_channel(channel_id):
             self._changed.add(router)
 
     def remove_channel(self, router: str, channel_id: int) -> None:
@@ -267,8 +290,9 @@ class RouterTables:
                     source=reasons.source,
                     keeps_newest=reasons.local_count > 0,
                     floods=() if router in self.without_flooding else floods,
+                    takes_delay=router in self.with_delay,
                 )
-                key = (order.source, order.keeps_newest, order.floods)
+                key = (order.source, order.keeps_newest, order.floods, order.delay_ms)
                 is_changed = self._tables[router].put_variable(alike.setdefault(key, order))
             else:
                 del self._reasons[router][variable.variable_id]

@@ -33,7 +33,7 @@ from gridstat.net.command.tree_messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gridstat.broker.tree.owned_channels import ChannelAccount
+    from gridstat.broker.tree.channel_account import ChannelAccount
     from gridstat.broker.tree.tree_borders import TreeBorders
     from gridstat.broker.tree.tree_capability import Facts
     from gridstat.broker.tree.tree_context import TreeContext
@@ -180,6 +180,7 @@ class ChannelCommands:
             "channel": channel.label,
             "channel_id": number,
             "level": self._context.state.depth,
+            "security": channel.security,
             "is_open": self._borders.is_open(channel),
             "is_up": not account.down_at,
             "is_pressed": account.is_back_pressured,

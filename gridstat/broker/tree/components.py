@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.broker.floods.tree_flooding import TreeFlooding
+from gridstat.broker.keys.tree_keys import TreeKeys
 from gridstat.broker.tree.border_graph import BorderGraph
 from gridstat.broker.tree.channel_commands import ChannelCommands
 from gridstat.broker.tree.child_commands import ChildCommands
@@ -36,6 +37,7 @@ from gridstat.broker.tree.tree_operator_commands import TreeOperatorCommands
 from gridstat.broker.tree.tree_segments import TreeSegments
 from gridstat.broker.tree.tree_state import TreeState
 from gridstat.broker.tree.tree_watches import TreeWatches
+from gridstat.model.quota import exact_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,6 +65,7 @@ class Components:
     ) -> None:
         self.capabilities = TreeCapabilities()
         self.state = TreeState(children, OwnedChannels(channels), self.capabilities)
+        self.state.channels.shares.share_max = exact_share(settings.capacity_share_max)
         self.context = context = TreeContext(settings, outside, self.state)
         self.leases = IdentifierLeases(context)
         self.membership = Membership(context, self.leases, self.capabilities, handler)
@@ -139,6 +142,7 @@ class Components:
             self.lookups.capability(),
             self.flooding.capability(),
             self.watches.capability(),
+            TreeKeys(context, borders).capability(),
             self.replanning.capability(),
             inspection.capability(),
         ]

@@ -25,14 +25,23 @@ from gridstat.broker.tree.latency_shares import (
     match_request,
 )
 from gridstat.broker.tree.path_planner import END, START, ScopePathQuery
-from gridstat.broker.tree.path_refusals import join_refusal, no_path, not_found, too_slow
+from gridstat.broker.tree.path_refusals import (
+    join_refusal,
+    no_path,
+    not_found,
+    too_slow,
+    unconfirmed,
+    unsealed,
+)
+from gridstat.broker.tree.scope_shares import Charge
 from gridstat.broker.tree.transaction import TransactionState
+from gridstat.broker.tree.tree_operations import body_of
 from gridstat.model.errors import DeadlinePassed, NoSuchSubscription, Refused
 from gridstat.model.paths import NotFound
 from gridstat.net.command.segment_messages import Reserve
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from gridstat.broker.tree.latency_shares import Division, Part
     from gridstat.broker.tree.membership import Membership
@@ -47,6 +56,8 @@ RESERVE_TIMER: Final = "reserve"
 PARKED_TIMER: Final = "parked"
 SEARCHES_MAX: Final = 64
 EXCLUDED_AT_ONCE: Final = 4
+UNSEALED_MAX: Final = 8
+"""Number of channels without sealing that a refusal names."""
 
 
 class Coordinator:
@@ -76,6 +87,10 @@ class Coordinator:
 
     def find(self, key: Key) -> Transaction | None:
         return self._open.get(key)
+
+    def open_transactions(self) -> Iterator[Transaction]:
+        """Return the transactions that are being planned or reserved."""
+        return iter(self._open.values())
 
     def keys_of(self, contract: str) -> list[Key]:
         generation = self._newest.get(contract)
@@ -112,6 +127,7 @@ class Coordinator:
                 transaction.variable,
                 everys(transaction.charged, 0),
                 transaction.division.scope_paths,
+                transaction.payers,
             )
             transaction.charged = None
 
@@ -122,7 +138,10 @@ class Coordinator:
         if charged is not None:
             transaction.charged = charged
             self._context.state.channels.charge(
-                transaction.variable, everys(charged, 0), division.scope_paths
+                transaction.variable,
+                everys(charged, 0),
+                division.scope_paths,
+                transaction.payers,
             )
 
     # Answers of children.
@@ -140,6 +159,9 @@ class Coordinator:
             self._context.note("not_as_asked", child=child, contract=message.contract)
             strange = Refused(f"broker {child} has reserved other paths than requested")
             self._refused(transaction, part, refused(strange), transaction.children())
+            return
+        if transaction.is_sealed and not message.is_sealed:
+            self._refused(transaction, part, unconfirmed(child), transaction.children())
             return
         transaction.answers[child] = message
         if not transaction.waiting and not self._has_failed_channel(transaction):
@@ -262,13 +284,16 @@ class Coordinator:
             count=max(qos.redundancy for qos in quality.values()),
             bound_us=min(qos.latency_us for qos in quality.values()),
         )
-        planned = self._planner.find(question, excluded | transaction.unusable)
+        channels, variable = self._context.state.channels, transaction.variable
+        closed = excluded | transaction.unusable
+        plain = self._uses(sorted(channels.plain_channels())) if transaction.is_sealed else ()
+        planned = self._planner.find(question, closed.union(plain))
         if isinstance(planned, NotFound):
             if transaction.refusal is None:
                 transaction.has_no_path = True
-            self._remember(transaction, not_found(transaction, planned, question))
+            why = self._unsealed(question, closed, frozenset(plain))
+            self._remember(transaction, why or not_found(transaction, planned, question))
             return None
-        channels, variable = self._context.state.channels, transaction.variable
         taken = everys(quality, 0)
         numbers = [number for way in planned for number in way.channel_ids]
         division = divide(planned, quality, channels.predictions(variable, taken, numbers))
@@ -277,17 +302,48 @@ class Coordinator:
             transaction.exclude(self._uses(numbers[:EXCLUDED_AT_ONCE]), excluded)
             return None
         # Charge first and look for obstacles then: a load also slows the contracts beside it.
-        channels.charge(variable, taken, division.scope_paths)
+        charge = Charge(variable, taken, division.scope_paths, transaction.payers)
+        channels.charge(*charge)
         broken = channels.obstacles(numbers, is_replay=variable.is_replay)
+        if not transaction.is_kept:
+            broken += channels.shares.obstacles(charge, self._beside(transaction))
         if not broken:
             transaction.charged = quality
             return division
-        channels.uncharge(variable, taken, division.scope_paths)
+        channels.uncharge(*charge)
         self._remember(transaction, refused(broken[0].refusal()))
         full = {obstacle.element for obstacle in broken}
         uses = self._uses([number for number in numbers if number in full])
         transaction.untried.appendleft(excluded | set(uses))
         return None
+
+    def _beside(self, transaction: Transaction) -> list[Charge]:
+        """Return what the other generations of the contract are charged with."""
+        bodies = map(body_of, self._context.state.holdings.of(transaction.key[0]))
+        return [
+            Charge(body.variable, everys(body.granted, 0), body.scope_paths, body.payers)
+            for body in bodies
+        ]
+
+    def _unsealed(
+        self, question: ScopePathQuery, closed: frozenset[Use], plain: frozenset[Use]
+    ) -> RefusedOutcome | None:
+        """Return the refusal that names the first plain channel on every path; None without one."""
+        named: dict[Use, None] = {}
+        while plain and len(named) < UNSEALED_MAX:
+            found = self._planner.find(question, closed.union(named))
+            if isinstance(found, NotFound):
+                break
+            ways = [[use for step in way.steps for use in step.uses] for way in found]
+            first = [next((use for use in way if use in plain), None) for way in ways]
+            more = [use for use in first if use is not None]
+            if not more:
+                break
+            named.update(dict.fromkeys(more))
+        if not named:
+            return None
+        accounts = self._context.state.channels.accounts
+        return unsealed([accounts[number].channel.label for _, _, number in named])
 
     def _uses(self, numbers: list[int]) -> tuple[Use, ...]:
         channels = [self._context.state.channels.accounts[number].channel for number in numbers]
@@ -334,6 +390,10 @@ class Coordinator:
             subscriber=transaction.subscriber if is_last else "",
             replaces=transaction.replaces,
             round=transaction.rounds_sent[part.child],
+            reader=transaction.reader,
+            is_sealed=transaction.is_sealed,
+            charged_to=transaction.payers,
+            is_kept=transaction.is_kept,
         )
 
     def _complete(self, transaction: Transaction) -> None:

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.broker.capacity.admission import Limit, Obstacle, channel_obstacles, congested
-from gridstat.broker.tree.shared_stream_costs import SharedHopAccount
+from gridstat.broker.tree.channel_account import ChannelAccount
+from gridstat.broker.tree.scope_shares import Charge, ScopeShares
 from gridstat.model.errors import LayoutError, LimitReached, NoSuchChannel, StillInUse
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT
 from gridstat.model.probe_law import PROBES_DEFAULT
-from gridstat.model.qos import BASELINE_MODE
 from gridstat.net.command.tree_messages import PREFIX_MAX
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gridstat.model.cloud import EventChannel
     from gridstat.model.latency_model import LatencyModel
     from gridstat.model.status import StatusVariable
+    from gridstat.net.command.segment_messages import Payer
 
 BETWEEN_CLOUDS: Final = 1 << 31
 _PREFIX_SHIFT: Final = 23
@@ -50,40 +51,6 @@ class Prediction(NamedTuple):
     of_load_us: int
 
 
-class ChannelAccount:
-    """One channel: its charges, the latency that contracts rely on, and the state of its ends."""
-
-    __slots__ = ("carriage", "down_at", "is_back_pressured", "relied_us")
-
-    def __init__(self, channel: EventChannel) -> None:
-        self.carriage = SharedHopAccount(channel)
-        self.relied_us: dict[int, int] = {}
-        self.down_at: set[str] = set()
-        self.is_back_pressured = False
-
-    @property
-    def channel(self) -> EventChannel:
-        assert self.carriage.channel is not None
-        return self.carriage.channel
-
-    @property
-    def is_usable(self) -> bool:
-        return not self.down_at and not self.is_back_pressured
-
-    def free_bytes_per_s(self) -> dict[int, int] | None:
-        """Return the free bandwidth in each mode; None if no bandwidth is declared."""
-        bandwidth = self.channel.bandwidth_bytes_per_s
-        if not bandwidth:
-            return None
-        promisable = bandwidth - self.carriage.probe_charge.value
-        always = self.carriage.bytes.of_mode(BASELINE_MODE)
-        modes = self.carriage.bytes.modes()
-        free: dict[int, int] = {BASELINE_MODE: max(0, int(promisable - self.carriage.bytes.value))}
-        for mode in modes - {BASELINE_MODE}:
-            free[mode] = max(0, int(promisable - always - self.carriage.bytes.of_mode(mode)))
-        return free
-
-
 class OwnedChannels:
     """Every charge belongs to a holding, or to a plan that is being tried."""
 
@@ -93,6 +60,7 @@ class OwnedChannels:
         self.model = model
         self.ends_us = model.predict(())
         self.accounts: dict[int, ChannelAccount] = {}
+        self.shares = ScopeShares(self.accounts)
         self.between: dict[tuple[str, str], int] = {}
         self.at_router: dict[str, set[int]] = {}
         self.version = 0
@@ -104,6 +72,8 @@ class OwnedChannels:
         """Highest index that any channel has had; no index is used twice."""
         self.silent_ms_reported: dict[str, int] = {}
         """Shortest silence limit of the cloud of each border router; 0 if unknown."""
+        self._plain: tuple[int, frozenset[int]] = (-1, frozenset())
+        """Channels that are not sealed, and the version of the layout in which they were found."""
         self._ipv6_routers: set[str] = set()
         """Border routers that receive by IPv6, as reported; nothing is planned to others before."""
         for channel in channels:
@@ -186,6 +156,15 @@ class OwnedChannels:
         except KeyError:
             raise NoSuchChannel(f"there is no channel {channel_id}") from None
 
+    def plain_channels(self) -> frozenset[int]:
+        """Return the channels that are not sealed."""
+        if self._plain[0] != self.layout_version:
+            found = frozenset(
+                number for number, each in self.accounts.items() if not each.channel.is_sealed
+            )
+            self._plain = (self.layout_version, found)
+        return self._plain[1]
+
     def back_channel(self, channel: EventChannel) -> int:
         return self.between.get((channel.to_router, channel.from_router), 0)
 
@@ -231,9 +210,15 @@ class OwnedChannels:
     # Charges.
 
     def charge(
-        self, variable: StatusVariable, everys: Mapping[int, int], paths: Iterable[ScopePath]
+        self,
+        variable: StatusVariable,
+        everys: Mapping[int, int],
+        paths: Iterable[ScopePath],
+        payers: tuple[Payer, ...] = (),
     ) -> None:
         self.is_charging = True
+        paths = tuple(paths)
+        self.shares.add(Charge(variable, everys, paths, payers))
         for path in paths:
             for number, share_us in zip(path.channel_ids, path.shares_us, strict=True):
                 account = self.accounts[number]
@@ -243,10 +228,16 @@ class OwnedChannels:
         self.is_charging = False
 
     def uncharge(
-        self, variable: StatusVariable, everys: Mapping[int, int], paths: Iterable[ScopePath]
+        self,
+        variable: StatusVariable,
+        everys: Mapping[int, int],
+        paths: Iterable[ScopePath],
+        payers: tuple[Payer, ...] = (),
     ) -> None:
         """Undo `charge` with the same arguments."""
         self.is_charging = True
+        paths = tuple(paths)
+        self.shares.remove(Charge(variable, everys, paths, payers))
         for path in paths:
             for number, share_us in zip(path.channel_ids, path.shares_us, strict=True):
                 account = self.accounts[number]

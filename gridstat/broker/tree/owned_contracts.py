@@ -53,11 +53,13 @@ from gridstat.model.errors import (
     LimitReached,
     NoSuchSubscription,
     NoSuchVariable,
+    NotAuthorised,
     QuotaReached,
     StillInUse,
     StorageFailed,
 )
-from gridstat.model.qos import check_modes_defined
+from gridstat.model.qos import check_modes_defined, demands_sealing
+from gridstat.model.stamp_law import charged_delay_us
 from gridstat.model.status import ValueType
 from gridstat.net.command.operator_messages import RemoveChild
 from gridstat.net.command.segment_messages import (
@@ -67,6 +69,7 @@ from gridstat.net.command.segment_messages import (
     ContractRefused,
     EndContract,
     LookedUp,
+    Payer,
 )
 
 if TYPE_CHECKING:
@@ -162,6 +165,8 @@ class OwnedContracts:
 
     def _is_of_child(self, child: str, message: AskContract | EndContract) -> bool:
         cloud = message.contract.partition("#")[0]
+        if isinstance(message, AskContract) and message.subscriber.partition("/")[0] != cloud:
+            return False  # A cloud speaks for its own end-points only.
         return self._context.state.families.child_of(cloud) == child
 
     def _object_to_child_removal(self, command: RemoveChild) -> RefusedOutcome | None:
@@ -220,7 +225,7 @@ class OwnedContracts:
             self._look_up(message)
 
     def _look_up(self, message: AskContract) -> None:
-        self._lookups.look_up(message.name, self, message)
+        self._lookups.look_up(message.name, self, message, reader=message.subscriber)
 
     def end(self, child: str, message: EndContract) -> None:
         """End a contract, durably before it is confirmed; confirm a repeated request again."""
@@ -347,8 +352,12 @@ class OwnedContracts:
         child = families.child_of(request.contract.partition("#")[0]) or ""
         transaction.ends = self._subscribers.ends(request.subscriber, child)
         transaction.subscriber = request.subscriber
-        transaction.ends_us = self._context.state.channels.ends_us
+        transaction.reader = request.subscriber
+        delay_us = charged_delay_us(variable.delay_ms)
+        transaction.ends_us = self._context.state.channels.ends_us + delay_us
         transaction.replaces = -1 if held is None else held.generation
+        transaction.is_sealed = demands_sealing(request.qos)
+        transaction.payers = payers_of(request, found)
         return transaction
 
     def transaction_ended(self, transaction: Transaction, refusal: RefusedOutcome | None) -> None:
@@ -427,7 +436,7 @@ class OwnedContracts:
         if body.qos is None:
             return
         self.being_replanned[contract] = held.generation
-        self._lookups.look_up(body.variable.name, self, held)
+        self._lookups.look_up(body.variable.name, self, held, reader=body.subscriber)
 
     def _plan_replacement(self, held: Holding, found: LookedUp) -> None:
         contract = held.contract
@@ -435,7 +444,7 @@ class OwnedContracts:
             return
         if found.variable is None:
             self._replan_failed(contract)
-            if found.refused is not None and found.refused.code == NoSuchVariable.code:
+            if found.refused is not None and found.refused.code in _ENDING_CODES:
                 self.end_now(contract, found.refused)  # The publisher's cloud did not report it.
             return
         body = body_of(held)
@@ -455,6 +464,7 @@ class OwnedContracts:
             self._replan_failed(contract)
             self.end_now(contract, refused(error))
             return
+        transaction.payers = body.payers
         # The damage is read only now, because the look-up may have taken long.
         if restrict(transaction, held, self._listener.damage_of(contract)):
             self._coordinator.begin(transaction)
@@ -616,6 +626,8 @@ class ContractEndingsAbove:
 
 # From a request to the qualities that are tried, and from reservations to a holding.
 
+_ENDING_CODES: Final = frozenset({NoSuchVariable.code, NotAuthorised.code})
+"""Answers to a look-up that end a contract: the variable is gone, or kept from the reader."""
 LEVELS_MAX: Final = 5
 """Number of qualities of a band that are tried, from the desired to the worst."""
 
@@ -631,6 +643,14 @@ def qualities_of(request: AskContract, variable: StatusVariable) -> list[Quality
     if variable.is_replay:
         band = replay_band(band)
     return levels(band, LEVELS_MAX)
+
+
+def payers_of(request: AskContract, found: LookedUp) -> tuple[Payer, ...]:
+    """Return who pays: the subscriber, and the publisher of what a pattern has matched."""
+    subscriber = Payer(name=request.subscriber, share_ppm=request.share_ppm)
+    if not request.is_matched or found.publisher in {"", request.subscriber}:
+        return (subscriber,)
+    return subscriber, Payer(name=found.publisher, share_ppm=found.publisher_share_ppm)
 
 
 def _type_of(request: AskContract) -> ValueType:
@@ -662,6 +682,8 @@ def holding_of(request: AskContract, done: Transaction) -> Holding:
         asked=request.generation,
         type_encoded=request.type_encoded,
         promised=done.owed(),
+        is_sealed=done.is_sealed,
+        charged_to=() if done.payers == (Payer(name=request.subscriber),) else done.payers,
     )
     return holding_with(done.key, done.children(), body)
 
@@ -692,4 +714,5 @@ def granted_message(
         degraded=(*body.degraded, *troubles),
         asked=body.asked,
         paths_down=down,
+        is_sealed=body.is_sealed,
     )

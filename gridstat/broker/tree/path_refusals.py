@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING
 
 from gridstat.broker.capacity.allocation import Refusal
 from gridstat.broker.requests.outcomes import refused
-from gridstat.model.errors import LatencyNotSatisfiable, PathTooLong, RedundancyNotSatisfiable
+from gridstat.model.errors import (
+    LatencyNotSatisfiable,
+    PathTooLong,
+    RedundancyNotSatisfiable,
+    SecurityNotSatisfiable,
+)
 from gridstat.model.qos import PATH_ROUTERS_MAX
 from gridstat.net.command.segment_messages import PIECES_MAX, joined_routers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gridstat.broker.tree.path_planner import ScopePathQuery
     from gridstat.broker.tree.transaction import Transaction
     from gridstat.broker.tree.tree_operations import ScopePath
@@ -66,6 +73,29 @@ def join_refusal(
 def too_slow(detail: str) -> RefusedOutcome:
     text = f"the paths that the clouds can offer are too slow, {detail}"
     return refused(LatencyNotSatisfiable(text))
+
+
+def unsealed(labels: Sequence[str]) -> RefusedOutcome:
+    """Return the refusal of a demand for sealed channels: the first plain one on every path."""
+    channels = [f"channel {label}" for label in labels]
+    are = "is" if len(channels) == 1 else "are"
+    around = "it" if len(channels) == 1 else "them"
+    text = f"{' and '.join(channels)} {are} not sealed, and no sealed path leads around {around}"
+    hint = 'mark the channel security = "hop" at the broker above both clouds, or ask without it'
+    return refused(
+        Refusal.of(SecurityNotSatisfiable, text, hint=hint, bottleneck=", ".join(channels))
+    )
+
+
+def unconfirmed(child: str) -> RefusedOutcome:
+    """Return the refusal of a segment that the child does not confirm to be sealed."""
+    return refused(
+        SecurityNotSatisfiable(
+            f"broker {child} does not confirm that its channels are sealed: it, or a broker below "
+            "it, is of an earlier release, which does not know such a demand",
+            hint="upgrade that broker, or ask without security",
+        )
+    )
 
 
 def no_path(transaction: Transaction) -> RefusedOutcome:

@@ -45,6 +45,8 @@ class _Open(Generic[RequestT]):
 
     child: str
     name: str
+    reader: str
+    is_flood: bool
     until_ns: int
     owner: LookupOwner[RequestT]
     request: RequestT
@@ -67,7 +69,16 @@ class PublicationLookups:
         self._open: dict[int, _Open[Any]] = {}
         self._due: Deadlines[int] = Deadlines(context, LOOKUP_TIMER)
 
-    def look_up(self, name: str, owner: LookupOwner[RequestT], request: RequestT) -> None:
+    def look_up(
+        self,
+        name: str,
+        owner: LookupOwner[RequestT],
+        request: RequestT,
+        *,
+        reader: str = "",
+        is_flood: bool = False,
+    ) -> None:
+        """Search a variable for an end-point, its reader, or for an operator who floods it."""
         child = self._context.state.families.child_at(name)
         if child is None:
             absent = DeadlinePassed(
@@ -80,7 +91,7 @@ class PublicationLookups:
         # Every level of the tree below this broker may need as long as one round trip.
         within_ns = self._context.settings.reserve_within_ns * self._context.state.families.height
         until_ns = self._context.now_ns + within_ns
-        self._open[number] = _Open(child, name, until_ns, owner, request)
+        self._open[number] = _Open(child, name, reader, is_flood, until_ns, owner, request)
         self._due.add(until_ns, number)
         self._send(number)
 
@@ -102,14 +113,14 @@ class PublicationLookups:
             unknown = NoSuchVariable(self._no_such_cloud(name))
             owner.looked_up(request, LookedUp(term=0, lookup=0, refused=refused(unknown)))
             return
-        self.look_up(name, owner, request)
+        self.look_up(name, owner, request, is_flood=True)
 
     def _no_such_cloud(self, name: str) -> str:
         return f"no cloud {name.partition('/')[0]} lies below {self._context.settings.name}"
 
     def answer_parent(self, request: Lookup) -> None:
         """Reply to a Lookup of the parent, with distances from the publisher to its borders."""
-        self.look_up(request.name, self, request)
+        self.look_up(request.name, self, request, reader=request.reader, is_flood=request.is_flood)
 
     def looked_up(self, request: Lookup, found: LookedUp) -> None:
         """Send the answer to a look-up of the parent."""
@@ -148,5 +159,12 @@ class PublicationLookups:
     def _send(self, number: int) -> None:
         found = self._open[number]
         self._context.send_child(
-            found.child, Lookup(term=self._context.term, lookup=number, name=found.name)
+            found.child,
+            Lookup(
+                term=self._context.term,
+                lookup=number,
+                name=found.name,
+                reader=found.reader,
+                is_flood=found.is_flood,
+            ),
         )

@@ -30,7 +30,7 @@ from gridstat.broker.requests.outcomes import few_words, refused
 from gridstat.broker.tree.contract_damage import broken_paths, damage_of
 from gridstat.broker.tree.tree_capability import TreeCapability
 from gridstat.broker.tree.tree_operations import Stage, body_of
-from gridstat.model.errors import NoSuchVariable
+from gridstat.model.errors import NoSuchVariable, NotAuthorised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,6 +55,7 @@ class _Report(NamedTuple):
     reason: str
     gates: tuple[int, ...]
     is_over: bool = False
+    code: int = 0
 
 
 class Replanning:
@@ -133,7 +134,7 @@ class Replanning:
                     continue
                 if channel_id not in holding.channel_ids:
                     continue
-                if account.down_at:
+                if account.down_at or self._is_too_plain(holding, channel_id):
                     self._break_at(holding, channel_id)
                 elif self._is_known(holding, channel_id):
                     self._restore(holding, channel_id)
@@ -149,7 +150,7 @@ class Replanning:
             return
         name = body_of(holding).variable.name
         if message.is_over and self._context.state.families.child_at(name) == child:
-            self._end(holding, message.reason)
+            self._end(holding, message.reason, message.code)
             return  # Only the publisher's side knows that the variable has ended.
         self._break(holding, child, message.broken, message.reason)
 
@@ -205,13 +206,16 @@ class Replanning:
             self._contracts.replan(contract)
 
     def resume(self) -> None:
-        """Queue, after a start, contracts that are lowered or use a channel not in the file."""
+        """Queue, after a start, contracts that are lowered, or use a channel that is not in the
+        file any more or not sealed any more."""
         holdings = self._context.state.holdings
         for holding, _ in holdings.all():
             if holding.is_lowered and holdings.current(holding.contract) == holding:
                 self._lowered.add_later(holding.contract)
         for number in self._context.state.file_channels.missing_in_file():
             self.channel_changed(number)
+        for number in sorted(self._context.state.channels.plain_channels()):
+            self.channel_changed(number)  # Its file may have said otherwise before the start.
 
     # Marking contracts.
 
@@ -239,8 +243,13 @@ class Replanning:
         """Mark a holding as broken if one of its channels has failed before it was committed."""
         accounts = self._context.state.channels.accounts
         for number in dict.fromkeys(holding.channel_ids):
-            if accounts[number].down_at:
+            if accounts[number].down_at or self._is_too_plain(holding, number):
                 self._break_at(holding, number)
+
+    def _is_too_plain(self, holding: Holding, channel_id: int) -> bool:
+        """Return whether a contract that demands sealed channels uses this one, which is not."""
+        plain = self._context.state.channels.plain_channels()
+        return channel_id in plain and body_of(holding).is_sealed
 
     def _break_at(self, holding: Holding, channel_id: int) -> None:
         self._break(holding, channel_id, (), f"channel {self._label(channel_id)}")
@@ -264,13 +273,16 @@ class Replanning:
             if holding.contract in self._sent:
                 self.replan_failed(holding.contract)
 
-    def _end(self, holding: Holding, reason: str) -> None:
+    def _end(self, holding: Holding, reason: str, code: int) -> None:
         if not holding.is_owned:
-            self._report_broken(holding, VARIABLE_ENDED, _Report(reason, (), is_over=True))
+            report = _Report(reason, (), is_over=True, code=code)
+            self._report_broken(holding, VARIABLE_ENDED, report)
             return
         self.contract_settled(holding.contract)
         name = body_of(holding).variable.name
-        gone = NoSuchVariable(reason or f"{name} is not published any more")
+        is_kept_from = code == NotAuthorised.code
+        kind = NotAuthorised if is_kept_from else NoSuchVariable
+        gone = kind(reason or f"{name} is not published any more")
         self._contracts.end_now(holding.contract, refused(gone))
 
     # Segments of the parent.
@@ -302,7 +314,9 @@ class Replanning:
             del self._reported_above[key]
 
     def _send_report(self, key: Key, broken: _Report) -> None:
-        self._segments.send_broken(key, broken.reason, broken.gates, is_over=broken.is_over)
+        self._segments.send_broken(
+            key, broken.reason, broken.gates, is_over=broken.is_over, code=broken.code
+        )
 
     def contract_settled(self, contract: str) -> None:
         """Forget the causes of a contract that has ended, or has another generation."""

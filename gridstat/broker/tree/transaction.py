@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.segment_messages import (
         AskContract,
+        Payer,
         Reserve,
         Reserved,
         SegmentedPath,
@@ -94,12 +95,16 @@ class Transaction:
         "ends_us",
         "excluded",
         "has_no_path",
+        "is_kept",
+        "is_sealed",
         "key",
         "level",
         "owner",
+        "payers",
         "promised",
         "purpose",
         "qualities",
+        "reader",
         "refusal",
         "replaces",
         "request",
@@ -135,7 +140,15 @@ class Transaction:
         self.starts: Ends | None = None
         self.ends: Ends | None = None
         self.subscriber = ""
+        self.reader = ""
+        """End-point that the contract is for, in every segment."""
         self.replaces = -1
+        self.is_sealed = False
+        """True if every channel must be sealed."""
+        self.payers: tuple[Payer, ...] = ()
+        """Identities that the contract is charged to."""
+        self.is_kept = purpose is Purpose.REPLACEMENT
+        """True if the contract was granted before: then no share is checked."""
         self.ends_us = 0
         self.excluded: frozenset[Use] = frozenset()
         """Links that the present plan leaves out because earlier plans have failed with them."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import structs
 
 from gridstat.broker.tables.router_orders import PROBED_VERSION_MIN
+from gridstat.model.channel_security import agreed_version, unsealed_reason
 from gridstat.model.wire_law import is_ipv6_address
 from gridstat.net.command.message_pages import PageAssembler, pages_of_borders
 from gridstat.net.command.tree_messages import (
@@ -294,15 +295,15 @@ class TreeBorders:
             return None
         if not self._context.is_placed:
             return None
-        versions = set(own.datagram_versions) & set(peer.datagram_versions)
-        if not versions:
+        version = agreed_version(channel.security, own.datagram_versions, peer.datagram_versions)
+        if not version:
             return None
         return BorderChannel(
             channel=replace(channel, level=self._context.state.depth),
             host=peer.host,
             data_port=peer.data_port,
             urgent_port=peer.urgent_port,
-            datagram_version=max(versions),
+            datagram_version=version,
             back_channel=self._context.state.channels.back_channel(channel),
             probes_only_when_idle=own.counts_data_as_life and peer.counts_data_as_life,
             silent_ms_max=max(
@@ -311,6 +312,20 @@ class TreeBorders:
                 self._context.state.channels.silent_ms_min(channel.channel_id),
             ),
         )
+
+    def closed_reason(self, channel: EventChannel) -> str:
+        """Return why a channel whose ends have both reported stays closed; empty if it is open."""
+        ends = {
+            name: self._reported[name].datagram_versions
+            for name in (channel.from_router, channel.to_router)
+            if name in self._reported and self._reported[name].data_port
+        }
+        some, *others = ends.values() if ends else ((),)
+        if not others or agreed_version(channel.security, some, others[0]):
+            return ""
+        if channel.is_sealed:
+            return unsealed_reason(channel.label, ends)
+        return f"the ends of channel {channel.label} share no version of the datagram"
 
     def _children_at(self, channel: EventChannel) -> list[str]:
         families = self._context.state.families

@@ -18,7 +18,7 @@ from gridstat.broker.records.operations import after_mark, read
 from gridstat.model.cloud import EventChannel
 from gridstat.model.qos import ModalQos, Qos
 from gridstat.model.status import StatusVariable
-from gridstat.net.command.segment_messages import SegmentedPath
+from gridstat.net.command.segment_messages import Payer, SegmentedPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,7 +71,9 @@ class HoldingBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Encoded fields of a holding. `asked` is the generation that the subscriber's cloud requested.
 
     `type_encoded` is the type that the subscriber expects, empty for any. `promised` is the quality
-    granted at first, if a failure has lowered it since.
+    granted at first, if a failure has lowered it since. `is_sealed` says that all channels must be
+    sealed. `charged_to` are the identities that pay, if not the subscriber of an own contract alone
+    with the share that everybody has.
     """
 
     variable: StatusVariable
@@ -85,6 +87,15 @@ class HoldingBody(msgspec.Struct, frozen=True, omit_defaults=True):
     asked: int = 0
     type_encoded: bytes = b""
     promised: dict[int, Qos] | None = None
+    is_sealed: bool = False
+    charged_to: tuple[Payer, ...] = ()
+
+    @property
+    def payers(self) -> tuple[Payer, ...]:
+        """Identities that the channels of this broker are charged to."""
+        if self.charged_to or self.qos is None:
+            return self.charged_to
+        return (Payer(name=self.subscriber),)
 
 
 class TreeOperation(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):

@@ -120,7 +120,7 @@ class TreeSegments:
             self._begin(message, Ends(gates=message.entries))
             return
         self._looking_up[key] = message
-        self._lookups.look_up(message.variable.name, self, message)
+        self._lookups.look_up(message.variable.name, self, message, reader=message.reader)
 
     def _reserve_again(self, holding: Holding, message: Reserve) -> None:
         """Answer a repeated Reserve; release first if the parent now requests something else.
@@ -191,7 +191,11 @@ class TreeSegments:
             child = self._context.state.families.child_at(message.subscriber) or ""
             transaction.ends = self._holding_release.subscribers.ends(message.subscriber, child)
         transaction.subscriber = message.subscriber
+        transaction.reader = message.reader
         transaction.replaces = message.replaces
+        transaction.is_sealed = message.is_sealed
+        transaction.payers = message.charged_to
+        transaction.is_kept = message.is_kept
         self._reserving[key] = message
         self._coordinator.begin(transaction)
 
@@ -211,6 +215,8 @@ class TreeSegments:
             paths=paths,
             is_node_disjoint=transaction.is_node_disjoint,
             subscriber=transaction.request.subscriber,
+            is_sealed=transaction.is_sealed,
+            charged_to=transaction.payers,
         )
         holding = holding_with(key, transaction.children(), body)
         self._coordinator.hand_over(transaction)
@@ -236,6 +242,7 @@ class TreeSegments:
                 is_node_disjoint=body.is_node_disjoint,
                 round=round_,
                 is_moved=is_moved,
+                is_sealed=body.is_sealed,
             )
         )
 
@@ -338,7 +345,13 @@ class TreeSegments:
             )
 
     def send_broken(
-        self, key: Key, reason: str, broken: tuple[int, ...], *, is_over: bool = False
+        self,
+        key: Key,
+        reason: str,
+        broken: tuple[int, ...],
+        *,
+        is_over: bool = False,
+        code: int = 0,
     ) -> None:
         self._context.send_parent(
             SegmentBroken(
@@ -348,6 +361,7 @@ class TreeSegments:
                 reason=reason,
                 broken=broken,
                 is_over=is_over,
+                code=code,
             )
         )
 
@@ -364,6 +378,8 @@ def _is_same(body: HoldingBody, message: Reserve) -> bool:
         body.variable == message.variable
         and body.granted == evened(message.granted)
         and body.subscriber == message.subscriber
+        and body.is_sealed == message.is_sealed
+        and body.charged_to == message.charged_to
         and {way.entry for way in ways} == ({gate.channel_id for gate in message.entries} or {0})
         and {way.exit for way in ways} == ({gate.channel_id for gate in message.exits} or {0})
     )

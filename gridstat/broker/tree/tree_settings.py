@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gridstat.model.keys.key_settings import KEYS_DEFAULT, KeySettings
 from gridstat.model.rate_law import NS_PER_S
 
 NS_PER_MS = 1_000_000
@@ -41,3 +42,8 @@ class TreeSettings:
     """Identifiers that one child gets at most: a sixteenth of all, since none is returned."""
     modes_defined: frozenset[int] = frozenset()
     """Operating modes that requests may name beside the baseline, as in `BrokerSettings`."""
+    capacity_share_max: float = 1.0
+    """Part of a channel that one identity may reserve, whatever its own cloud grants; a broker's
+    file has less by default."""
+    keys: KeySettings = KEYS_DEFAULT
+    """Times of the seeds that this broker gives."""

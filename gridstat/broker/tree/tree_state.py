@@ -196,12 +196,16 @@ class TreeState:
     def _charge(self, holding: Holding) -> None:
         if holding.channel_ids:
             body = body_of(holding)
-            self.channels.charge(body.variable, everys(body.granted, 0), body.scope_paths)
+            self.channels.charge(
+                body.variable, everys(body.granted, 0), body.scope_paths, body.payers
+            )
 
     def _uncharge(self, holding: Holding) -> None:
         if holding.channel_ids:
             body = body_of(holding)
-            self.channels.uncharge(body.variable, everys(body.granted, 0), body.scope_paths)
+            self.channels.uncharge(
+                body.variable, everys(body.granted, 0), body.scope_paths, body.payers
+            )
 
     # Snapshot.
 

@@ -30,6 +30,7 @@ class _Watch(Struct, frozen=True):
     pattern: str
     from_child: str
     """Empty if the watch came from the parent."""
+    reader: str = ""
 
 
 class TreeWatches:
@@ -65,6 +66,8 @@ class TreeWatches:
 
     def _is_of_child(self, child: str, message: WatchNames | EndWatch) -> bool:
         cloud = message.watch.partition("#")[0]
+        if isinstance(message, WatchNames) and message.reader.partition("/")[0] not in {"", cloud}:
+            return False  # A cloud speaks for its own end-points only.
         return self._context.state.families.child_of(cloud) == child
 
     def _found_below(self, child: str, message: NamesFound) -> None:
@@ -79,7 +82,7 @@ class TreeWatches:
         if message.watch not in self._watches and len(self._watches) >= WATCHES_MAX:
             self._context.note("watches_full", watch=message.watch)
             return
-        found = self._watches[message.watch] = _Watch(message.pattern, child)
+        found = self._watches[message.watch] = _Watch(message.pattern, child, message.reader)
         for other in self._targets(found):
             self._send(other, message.watch, found)
         if child and self._climbs(found):
@@ -126,9 +129,7 @@ class TreeWatches:
         self.forget("")
         for name, found in self._watches.items():
             if found.from_child and self._climbs(found):
-                self._context.send_parent(
-                    WatchNames(term=self._context.term, watch=name, pattern=found.pattern)
-                )
+                self._context.send_parent(self._message(name, found))
 
     def forget(self, child: str) -> None:
         """End all watches from a child, or from the parent if `child` is empty."""
@@ -137,8 +138,11 @@ class TreeWatches:
                 self._end(name, found)
 
     def _send(self, child: str, name: str, found: _Watch) -> None:
-        self._context.send_child(
-            child, WatchNames(term=self._context.term, watch=name, pattern=found.pattern)
+        self._context.send_child(child, self._message(name, found))
+
+    def _message(self, name: str, found: _Watch) -> WatchNames:
+        return WatchNames(
+            term=self._context.term, watch=name, pattern=found.pattern, reader=found.reader
         )
 
     def _targets(self, found: _Watch) -> list[str]:

@@ -1,0 +1,359 @@
+"""Access rules of a cloud: granted and revoked at run time, and what rests on them ended.
+
+A change of rules and the ends that follow from it are one write, so that a restart finds both or
+neither. What a slice of the ends leaves over is ended in further turns, and again after a start:
+`RestingContracts` finds it by deciding anew, so nothing about it is stored.
+
+A cloud whose file says nothing enforces its rules, but a journal from before there were rules has
+none: such a cloud observes until an operator has it enforce them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from gridstat.broker.access.access_effects import AccessEffects, ReservedBytes
+from gridstat.broker.access.access_operations import (
+    AccessGranted,
+    AccessModeSet,
+    AccessRecords,
+    AccessRevoked,
+)
+from gridstat.broker.access.resting_contracts import RestingContracts
+from gridstat.broker.leaf_capability import LeafCapability
+from gridstat.broker.records.operation import Applied
+from gridstat.broker.requests.outcomes import refused
+from gridstat.model.access_rules import (
+    ACTIONS,
+    RULES_MAX,
+    AccessRule,
+    Action,
+    Wish,
+    grant_command,
+    is_tighter,
+    rule_for,
+    settings_of,
+    toml_of,
+)
+from gridstat.model.cloud import check_stored_pattern
+from gridstat.model.errors import (
+    GridStatError,
+    LayoutError,
+    Misuse,
+    QuotaReached,
+    StorageFailed,
+    UnknownName,
+)
+from gridstat.model.qos import PRIORITY_MAX
+from gridstat.net.command.operator_messages import (
+    GrantAccess,
+    ListAccess,
+    OperatorAnswer,
+    RevokeAccess,
+    SetAccessMode,
+    WhyAccess,
+)
+
+if TYPE_CHECKING:
+    from gridstat.broker.access.resting_contracts import Ended, ListenerEnds, WatchedNames
+    from gridstat.broker.context import BrokerContext
+    from gridstat.broker.leaf_capability import Facts
+    from gridstat.broker.records.operations import Operation
+    from gridstat.broker.requests.notices import Notices
+    from gridstat.broker.requests.pattern_matching import PatternMatching
+
+SWEEP_TIMER: Final = "access"
+PAGE_MAX: Final = 500
+ROLES_JUDGED: Final = ("endpoint", "operator")
+BOUNDS_NOTE: Final = (
+    "reserved_bytes_per_s and delay_ms_max bound new requests and changes; what was granted or "
+    "published before keeps what it has until it ends or is changed"
+)
+MODES: Final = {True: "enforce", False: "observe"}
+
+
+class LeafAccess:
+    """Owns the rules of one cloud and their durable state `records`."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        notices: Notices,
+        matching: PatternMatching,
+        watches: WatchedNames,
+        listeners: ListenerEnds,
+    ) -> None:
+        self._context = context
+        self._notices = notices
+        self._permissions = context.permissions
+        self.records = AccessRecords()
+        settings = context.settings.access
+        self._effects = AccessEffects(self.records, self._permissions, settings.rules)
+        self._reserved = ReservedBytes(context.registry, self._permissions)
+        self._sweep_from = ""
+        """End-point with which the present sweep goes on; those before it rest on rules."""
+        self._resting = RestingContracts(context, matching, watches, listeners)
+
+    def capability(self) -> LeafCapability:
+        return LeafCapability(
+            name="access",
+            operations=self._effects.operations(),
+            around=self._reserved.around(),
+            snapshot=self.records.snapshot,
+            resume=self._resume,
+            operator_commands={
+                GrantAccess: self._grant,
+                RevokeAccess: self._revoke,
+                ListAccess: self._list,
+                WhyAccess: self._why,
+                SetAccessMode: self._set_mode,
+            },
+            timers={SWEEP_TIMER: self._sweep},
+            survey=self._survey,
+        )
+
+    def first_operations(self) -> list[Operation]:
+        """Return the operation of a start that fixes whether rules are enforced."""
+        wanted = self._context.settings.access.is_enforced
+        if wanted is None:
+            wanted = self.records.is_enforced
+        if wanted is None:
+            # A journal from before there were rules goes on as before.
+            wanted = bool(len(self._permissions.rules)) or not self._context.has_journal
+        if wanted == self.records.is_enforced:
+            return []
+        return [AccessModeSet(is_enforced=wanted)]
+
+    def _resume(self) -> None:
+        self._warn()
+        self._sweep()
+
+    def _warn(self) -> None:
+        count = len(self._permissions.rules)
+        if not self._permissions.is_enforced:
+            self._context.warn(
+                "access_not_enforced",
+                rules=count,
+                hint="gridstat access why --observed lists what rules would be needed",
+            )
+        elif not count:
+            self._context.warn(
+                "no_access_rules",
+                hint="nobody may publish or subscribe; the broker's file needs rules, as "
+                + toml_of(example_rule(self._context.registry.cloud)).replace("\n", " "),
+            )
+
+    # Commands.
+
+    def _grant(self, peer: str, command: GrantAccess) -> None:
+        rule, rules = command.rule, self._permissions.rules
+        if rules.get(rule.identifier) == rule:
+            self._answer(peer, command.request_id, {"rule": settings_of(rule), "ended": 0})
+            return
+        if rules.get(rule.identifier) is None and len(rules) >= RULES_MAX:
+            raise QuotaReached(
+                f"the cloud has {len(rules)} access rules already",
+                hint="revoke some, or write one rule with a pattern for several end-points",
+            )
+        before = rules.get(rule.identifier)
+        replaced = () if before is None else (before,)
+        self._change(peer, command.request_id, AccessGranted(rule=rule), rule, *replaced)
+
+    def _revoke(self, peer: str, command: RevokeAccess) -> None:
+        rule = self._permissions.rules.get(command.identifier)
+        if rule is None:
+            raise UnknownName(
+                f"the cloud has no access rule {command.identifier[:80]}",
+                hint="gridstat access list shows all of them",
+            )
+        # The file's rule of that name, which the granted one hid, would be in force otherwise.
+        in_file = self._effects.from_file.get(command.identifier)
+        self._change(peer, command.request_id, AccessRevoked(rule=in_file or rule), rule)
+
+    def _set_mode(self, peer: str, command: SetAccessMode) -> None:
+        fixed = self._context.settings.access.is_enforced
+        if fixed is not None and fixed != command.is_enforced:
+            raise Misuse(
+                f'the broker\'s file says access = "{MODES[fixed]}", which would hold again after '
+                "the next start",
+                hint="change the file and start the broker anew, or leave the key out of it",
+            )
+        operation = AccessModeSet(is_enforced=command.is_enforced)
+        self._change(peer, command.request_id, operation)
+
+    def _change(self, peer: str, request_id: int, operation: Operation, *rules: AccessRule) -> None:
+        """Write a change of rules together with the first ends that follow from it.
+
+        `rules` are the one granted or revoked, and the one that a grant replaces; none for all.
+        """
+        self._sweep_from = ""
+        applied = Applied()
+        self._context.effects.apply(operation, applied)
+        rule = rules[0] if rules else None
+        found = self._resting.find(*rules)
+        operations = [operation, *found.operations]
+        for each in found.operations:
+            self._context.effects.apply(each, applied)
+        facts: Facts = {
+            "ended": found.count,
+            "is_ending_more": found.is_unfinished,
+            "mode": MODES[self._permissions.is_enforced],
+        }
+        if rule is not None:
+            facts["rule"] = settings_of(rule)
+            in_force = self._permissions.rules.get(rule.identifier)
+            if rules[1:] and is_tighter(rule, rules[1]):
+                facts["note"] = BOUNDS_NOTE
+            facts["in_force"] = None if in_force is None else settings_of(in_force)
+        done = partial(self._changed, peer, request_id, facts, found, rule)
+        self._context.commit_applied(
+            applied, operations, done, partial(self._failed, peer, request_id)
+        )
+
+    def _changed(
+        self,
+        peer: str,
+        request_id: int,
+        facts: Facts,
+        found: Ended,
+        rule: AccessRule | None,
+        _: Applied,
+    ) -> None:
+        self._ended(found)
+        self._resting.offer_names(rule)
+        self._answer(peer, request_id, facts)
+
+    def _sweep(self) -> None:
+        """End what no rule allows any more, a slice at a time."""
+        found = self._resting.find(begin=self._sweep_from)
+        self._sweep_from = found.reached if found.is_unfinished else ""
+        if found.operations:
+            self._context.commit(found.operations, partial(self._swept, found), self._sweep_later)
+
+    def _swept(self, found: Ended, _: Applied) -> None:
+        self._ended(found)
+
+    def _ended(self, found: Ended) -> None:
+        for name, notice in found.notices:
+            self._notices.push(name, notice)
+        self._resting.report(found)
+        if found.count:
+            self._context.note("access_ended", contracts=found.count)
+        if found.is_unfinished:
+            self._context.set_timer(SWEEP_TIMER, 0)
+
+    def _sweep_later(self, _: str) -> None:
+        self._sweep_from = ""
+        self._context.set_timer(SWEEP_TIMER, self._context.settings.retry_after_ns)
+
+    # Questions.
+
+    def _list(self, peer: str, command: ListAccess) -> None:
+        records, from_file = self.records, self._effects.from_file
+        known = {**from_file, **records.granted}
+        names = sorted(name for name in known if name > command.after)
+        rows = [self._row(known[name]) for name in names[:PAGE_MAX]]
+        facts: Facts = {
+            "cloud": self._context.registry.cloud,
+            "rules": rows,
+            "next": names[PAGE_MAX - 1] if names[PAGE_MAX:] else "",
+            **self._survey()["access"],
+        }
+        self._answer(peer, command.request_id, facts)
+
+    def _row(self, rule: AccessRule) -> Facts:
+        is_granted = self.records.granted.get(rule.identifier) == rule
+        return {
+            **settings_of(rule),
+            "from": "run time" if is_granted else "file",
+            "is_in_force": self._permissions.rules.get(rule.identifier) == rule,
+        }
+
+    def _why(self, peer: str, command: WhyAccess) -> None:
+        facts: Facts = {"cloud": self._context.registry.cloud, **self._survey()["access"]}
+        if command.is_observed:
+            kept = self._permissions.observed_refusals()
+            some = kept[command.skip : command.skip + PAGE_MAX]
+            is_more = len(kept) > command.skip + PAGE_MAX
+            facts["refusals_observed"] = [
+                {
+                    "who": each.wish.who,
+                    "action": each.wish.action.value,
+                    "what": each.wish.what,
+                    "count": each.count,
+                    "last_ns": each.last_ns,
+                    "reason": each.reason,
+                    "names": each.names,
+                    "rule": settings_of(each.rule()),
+                    "command": grant_command(each.rule(), self._context.registry.cloud),
+                }
+                for each in some
+            ]
+            facts["next"] = command.skip + PAGE_MAX if is_more else 0
+        else:
+            facts |= self._explained(command)
+        self._answer(peer, command.request_id, facts)
+
+    def _explained(self, command: WhyAccess) -> Facts:
+        if command.action not in ACTIONS:
+            raise LayoutError(
+                f"{command.action[:80]!r} is no action", hint=f"one of {', '.join(ACTIONS)}"
+            )
+        if command.role not in ROLES_JUDGED:
+            raise LayoutError(
+                f"{command.role[:80]!r} is no role that rules are about",
+                hint=f"one of {', '.join(ROLES_JUDGED)}; routers and brokers have their rights by "
+                "their role",
+            )
+        if not 0 <= command.priority <= PRIORITY_MAX:
+            raise LayoutError(f"priority {command.priority} is not 1 to {PRIORITY_MAX}")
+        check_stored_pattern(command.what)
+        if command.who:
+            check_stored_pattern(command.who)
+        facts: Facts = {"who": command.who, "action": command.action, "what": command.what}
+        if command.role == "operator":
+            reason = "operators see all of their cloud and flood what they choose, by their role"
+            return facts | {
+                "is_allowed": True,
+                "rule": None,
+                "reason": reason,
+                "hint": "",
+                "needed": "",
+            }
+        wish = Wish(command.who, Action(command.action), command.what, command.priority or None)
+        decision = self._permissions.rules.decide(wish)
+        rule = decision.rule
+        return facts | {
+            "is_allowed": decision.is_allowed,
+            "rule": None if rule is None else settings_of(rule),
+            "reason": decision.reason,
+            "hint": decision.hint,
+            "needed": "" if decision.is_allowed else toml_of(rule_for(wish)),
+        }
+
+    def _survey(self) -> Facts:
+        permissions = self._permissions
+        return {
+            "access": {
+                "mode": MODES[permissions.is_enforced],
+                "rule_count": len(permissions.rules),
+                "refused": permissions.refusals,
+                "observed": permissions.observed.count,
+            }
+        }
+
+    # Answers.
+
+    def _answer(self, peer: str, request_id: int, facts: dict[str, Any]) -> None:
+        self._context.send(peer, OperatorAnswer(request_id=request_id, facts=facts))
+
+    def _failed(self, peer: str, request_id: int, reason: str) -> None:
+        error: GridStatError = StorageFailed(f"nothing was changed: {reason}")
+        self._context.send(peer, OperatorAnswer(request_id=request_id, refused=refused(error)))
+
+
+def example_rule(cloud: str) -> AccessRule:
+    """Return the rule that the log names in a cloud without any."""
+    who = f"{cloud}/*/*"
+    return AccessRule("pmus", who, ("publish",), f"{who}/**", is_owner=True)

@@ -1,0 +1,316 @@
+"""Permissions of end-points in one cloud: the law of `model/access_rules.py` as requests meet it.
+
+All parts of a leaf broker that serve end-points, here or of other clouds, ask this object. The
+folder `access` keeps its rules durable and ends what rests on a rule that was revoked. A cloud that
+only observes allows everything as before, and keeps what it would have refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final
+
+from gridstat.broker.capacity.charges import event_bytes, event_rate
+from gridstat.broker.capacity.negotiation import band_of
+from gridstat.model.access_rules import (
+    IDENTIFIER_CHARS_MAX,
+    AccessRules,
+    Action,
+    Wish,
+    overlap,
+    rule_for,
+)
+from gridstat.model.cloud import is_pattern
+from gridstat.model.errors import NotAuthorised
+from gridstat.model.stamp_law import DELAY_MS_DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from gridstat.broker.records.registry import Subscription
+    from gridstat.model.access_rules import AccessRule
+    from gridstat.model.errors import QuotaReached
+    from gridstat.model.qos import ModalQos
+    from gridstat.model.rate_law import Period
+    from gridstat.model.status import StatusVariable
+
+OBSERVED_MAX: Final = 1_000
+"""Different wishes that are kept of those that would be refused; the others are only counted."""
+FOLDED_MIN: Final = 3
+"""Names side by side from which on one row with a pattern stands for them."""
+CHARGED_MTU_BYTES: Final = 1_232
+
+
+@dataclass(slots=True)
+class ObservedRefusal:
+    """Wish that would be refused, how often it came, and the last time.
+
+    `delay_ms` is the declared delay if that is what would be refused. `names` counts the variables
+    of a row that stands for several. `raised` are the figures of a quota that a rule would have to
+    raise.
+    """
+
+    wish: Wish
+    reason: str
+    count: int = 0
+    last_ns: int = 0
+    delay_ms: int = 0
+    names: int = 1
+    raised: Mapping[str, Any] = field(default_factory=dict)
+
+    def rule(self) -> AccessRule:
+        """Return the rule that would allow the wish."""
+        rule = rule_for(self.wish)
+        if self.raised:
+            word = "-".join((rule.identifier, *self.raised))[-IDENTIFIER_CHARS_MAX:].lstrip("-.")
+            rule = replace(rule, identifier=word, **self.raised)
+        return replace(rule, delay_ms_max=self.delay_ms) if self.delay_ms else rule
+
+
+class Observed:
+    """Refusals that were not carried out, since the broker's start."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.kept: dict[tuple[str, Action | str, str, bool], ObservedRefusal] = {}
+
+    def note(self, wish: Wish, reason: str, now_ns: int, *, delay_ms: int = 0) -> None:
+        self.count += 1
+        key = wish.who, wish.action, wish.what, delay_ms > 0
+        found = self._keep(key, ObservedRefusal(wish, reason), now_ns)
+        if found is not None:
+            found.wish, found.reason = wish, reason
+            found.delay_ms = max(found.delay_ms, delay_ms)
+
+    def note_quota(
+        self, wish: Wish, raised: Mapping[str, Any], refusal: QuotaReached, now_ns: int
+    ) -> None:
+        """Keep the refusal of a quota: one of each identity and figure."""
+        self.count += 1
+        key = wish.who, "quota", next(iter(raised)), False
+        self._keep(key, ObservedRefusal(wish, str(refusal.args[0]), raised=raised), now_ns)
+
+    def _keep(
+        self, key: tuple[str, Action | str, str, bool], refusal: ObservedRefusal, now_ns: int
+    ) -> ObservedRefusal | None:
+        """Count a refusal; return what is kept of it, or None if too many are kept."""
+        found = self.kept.get(key)
+        if found is None:
+            if len(self.kept) >= OBSERVED_MAX:
+                return None
+            found = self.kept[key] = refusal
+        found.count += 1
+        found.last_ns = now_ns
+        return found
+
+    def folded(self) -> list[ObservedRefusal]:
+        """Return what is kept, with one row for several names side by side."""
+        groups: dict[tuple[object, ...], list[ObservedRefusal]] = {}
+        for each in self.kept.values():
+            wish = each.wish
+            if each.raised:
+                groups[id(each),] = [each]
+                continue
+            above, _, last = wish.what.rpartition("/")
+            key = wish.who, wish.action, above, each.delay_ms > 0, last if "*" in last else ""
+            groups.setdefault(key, []).append(each)
+        found: list[ObservedRefusal] = []
+        for group in groups.values():
+            found += [_folded(group)] if len(group) >= FOLDED_MIN else group
+        return found
+
+
+def _folded(group: list[ObservedRefusal]) -> ObservedRefusal:
+    wish = group[0].wish
+    what = f"{wish.what.rpartition('/')[0]}/*"
+    priorities = [each.wish.priority for each in group if each.wish.priority is not None]
+    return ObservedRefusal(
+        replace(wish, what=what, priority=min(priorities, default=None)),
+        f"{len(group)} variables of {what}, as: {group[0].reason}",
+        count=sum(each.count for each in group),
+        last_ns=max(each.last_ns for each in group),
+        delay_ms=max(each.delay_ms for each in group),
+        names=len(group),
+    )
+
+
+class Permissions:
+    """Decides wishes by the rules in force; `is_enforced` is false while the cloud observes.
+
+    `reserved` holds the bytes/s that each end-point has reserved by publishing and subscribing.
+    """
+
+    def __init__(self, cloud: str, wall_clock_ns: Callable[[], int]) -> None:
+        self._wall_clock_ns = wall_clock_ns
+        self.rules = AccessRules(cloud)
+        self.is_enforced = True
+        self.observed = Observed()
+        self.refusals = 0
+        self.reserved: dict[tuple[str, Action], int] = {}
+
+    def check(self, wish: Wish) -> None:
+        """Raise `NotAuthorised`, with the rule to write, unless the wish is allowed."""
+        decision = self.rules.decide(wish)
+        if decision.is_allowed:
+            return
+        if self.is_enforced:
+            self.refusals += 1
+            raise NotAuthorised(f"rule access: {decision.reason}", hint=decision.hint)
+        self.observed.note(wish, decision.reason, self._wall_clock_ns())
+
+    def allows(self, wish: Wish) -> bool:
+        """Return whether a wish is allowed, or only observed."""
+        decision = self.rules.decide(wish)
+        if decision.is_allowed:
+            return True
+        if not self.is_enforced:
+            self.observed.note(wish, decision.reason, self._wall_clock_ns())
+        return not self.is_enforced
+
+    def note_quota(self, wish: Wish, raised: Mapping[str, Any], refusal: QuotaReached) -> None:
+        """Note the refusal of a quota that a cloud which observes does not carry out."""
+        self.observed.note_quota(wish, raised, refusal, self._wall_clock_ns())
+
+    def check_publication(
+        self, who: str, variable: StatusVariable, before: StatusVariable | None = None
+    ) -> None:
+        """Check a variable to be published, in place of `before` if there is one."""
+        reserved = 0
+        if self._is_metered(who):
+            held = self.reserved.get((who, Action.PUBLISH), 0)
+            reserved = held + bytes_per_s(variable) - (bytes_per_s(before) if before else 0)
+        self.check(Wish(who, Action.PUBLISH, variable.name, reserved_bytes_per_s=reserved))
+
+    def check_delay(self, who: str, variable: StatusVariable) -> None:
+        """Check the declared delay of a variable; the default needs no rule of its own."""
+        delay_ms = variable.delay_ms
+        if delay_ms <= DELAY_MS_DEFAULT:
+            return
+        most_ms = self.delay_ms_max(who, variable.name)
+        if delay_ms <= most_ms:
+            return
+        wish = Wish(who, Action.PUBLISH, variable.name)
+        reason = f"rules let {who} publish {variable.name} up to {most_ms} ms late, not {delay_ms}"
+        hint = f"an operator of the cloud allows it with delay_ms_max = {delay_ms} in a rule"
+        if self.is_enforced:
+            self.refusals += 1
+            raise NotAuthorised(f"rule access: {reason}", hint=hint)
+        self.observed.note(wish, reason, self._wall_clock_ns(), delay_ms=delay_ms)
+
+    def delay_ms_max(self, who: str, name: str) -> int:
+        """Return how old an event of a variable may be at its first router."""
+        allowed = [
+            rule.delay_ms_max
+            for rule in self.rules.rules_of(who)
+            if Action.PUBLISH.value in rule.may and overlap(rule.what, name)
+        ]
+        return max(allowed, default=DELAY_MS_DEFAULT)
+
+    def observed_refusals(self) -> list[ObservedRefusal]:
+        """Return what would be refused today of all that was observed, and forget the rest."""
+        kept = self.observed.kept
+        for key, each in list(kept.items()):
+            if self._is_allowed_now(each):
+                del kept[key]
+        return self.observed.folded()
+
+    def _is_allowed_now(self, found: ObservedRefusal) -> bool:
+        wish = found.wish
+        if found.raised:
+            return all(
+                any((getattr(rule, figure) or 0) >= value for rule in self.rules.rules_of(wish.who))
+                for figure, value in found.raised.items()
+            )
+        if found.delay_ms:
+            return found.delay_ms <= self.delay_ms_max(wish.who, wish.what)
+        if is_pattern(wish.what) and wish.action is not Action.FLOOD:
+            return self.rules.may_any(wish.who, wish.action, wish.what)
+        return self.rules.decide(wish).is_allowed
+
+    def check_name(self, who: str, name: str, qos: ModalQos) -> None:
+        """Check a subscription to a name, whose variable is not known yet or is elsewhere."""
+        self.check(Wish(who, Action.SUBSCRIBE, name, priority=best_priority(qos)))
+
+    def check_contract(
+        self, who: str, variable: StatusVariable, qos: ModalQos, *, held_bytes_per_s: int = 0
+    ) -> None:
+        """Check a contract, in place of one with `held_bytes_per_s` if there is one."""
+        reserved = 0
+        if self._is_metered(who):
+            held = self.reserved.get((who, Action.SUBSCRIBE), 0)
+            reserved = held - held_bytes_per_s + wished_bytes_per_s(variable, qos)
+        self.check(Wish(who, Action.SUBSCRIBE, variable.name, best_priority(qos), reserved))
+
+    def check_pattern(self, who: str, action: Action, pattern: str) -> None:
+        """Check that something which matches a pattern may be allowed."""
+        if not self.rules.may_any(who, action, pattern):
+            self.check(Wish(who, action, pattern))
+
+    def patterns_within(self, who: str, action: Action, pattern: str) -> list[str]:
+        """Return the patterns of the names within a pattern that are allowed, or only observed."""
+        if not self.is_enforced:
+            return [pattern]
+        return self.rules.allowed_within(who, action, pattern)
+
+    def check_everything(self, who: str, action: Action) -> None:
+        """Check an action that reaches all variables at once."""
+        if self.rules.may_all(who, action) is None:
+            self.check(Wish(who, action, "**"))
+
+    def add_reserved(self, who: str, action: Action, more: int) -> None:
+        """Count bytes/s that an end-point has reserved, or no longer has."""
+        key = who, action
+        total = self.reserved.get(key, 0) + more
+        if total:
+            self.reserved[key] = total
+        else:
+            self.reserved.pop(key, None)
+
+    def _is_metered(self, who: str) -> bool:
+        return any(rule.reserved_bytes_per_s is not None for rule in self.rules.rules_of(who))
+
+
+def best_priority(qos: ModalQos) -> int:
+    """Return the best priority that a subscription asks for in any mode."""
+    return min(each.priority for each in qos.modes.values())
+
+
+def bytes_per_s(variable: StatusVariable, every: int = 1) -> int:
+    """Return the bytes/s of every n-th event of a variable, each alone in its datagram.
+
+    An aperiodic variable of an earlier release may have no bound of its rate; it counts nothing.
+    """
+    if variable.period is None:
+        if variable.interval_ns_min < 1:
+            return 0
+        return ceil(
+            event_rate(variable) * event_bytes(variable, CHARGED_MTU_BYTES, is_sealed=True) / every
+        )
+    size = event_bytes(variable, CHARGED_MTU_BYTES, is_sealed=True)
+    return _periodic(variable.period, variable.replay_speed or 1, size, every)
+
+
+@lru_cache(maxsize=1_024)
+def _periodic(period: Period, speed: int, size: int, every: int) -> int:
+    return ceil(Fraction(period.per_seconds * speed * size, period.seconds * every))
+
+
+def wished_bytes_per_s(variable: StatusVariable, qos: ModalQos) -> int:
+    """Return the bytes/s of the mode of a wish that needs most."""
+    desired = band_of(qos, variable.period).desired
+    return max(bytes_per_s(variable, each.every) for each in desired.values())
+
+
+def held_bytes_per_s(found: Subscription) -> int:
+    """Return the bytes/s that a contract has reserved."""
+    return granted_bytes_per_s(
+        found.variable, (each.every for each in found.record.granted.values())
+    )
+
+
+def granted_bytes_per_s(variable: StatusVariable, everys: Iterable[int]) -> int:
+    """Return the bytes/s of the mode of a grant that takes most."""
+    return bytes_per_s(variable, min(everys, default=1))
