@@ -35,7 +35,8 @@ class ChangeKind(StrEnum):
     """The contract uses other paths, which were set up before the old ones were released."""
     LOWERED = "lowered"
     """The contract has less than was granted: fewer paths work, the quality is lower, or paths
-    share a router."""
+    share a router. Of an edge: it sends no events, because nothing shows that we receive at our
+    address; it asks again."""
     BROKEN = "broken"
     """No path works, so the contract is not kept."""
     PURGED = "purged"

@@ -4,7 +4,7 @@ order."""
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gridstat.endpoint.change import (
     CODE_EDGE_RESTARTED,
@@ -16,6 +16,7 @@ from gridstat.endpoint.change import (
     compare,
 )
 from gridstat.endpoint.change_stream import ChangeFollowers
+from gridstat.model.errors import LinkDown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,13 +26,15 @@ if TYPE_CHECKING:
     from gridstat.endpoint.publisher import Publication
     from gridstat.endpoint.subscriber import Subscription
     from gridstat.net.clock import Clock
-    from gridstat.net.command.endpoint_messages import RefusedOutcome
+    from gridstat.net.command.endpoint_messages import AddressRefused, RefusedOutcome
 
 _EDGE_REASONS = {
     CODE_LINK_FAILED: "after a link failure",
     CODE_PURGED: "what had been registered was purged meanwhile",
     CODE_EDGE_RESTARTED: "the edge router was restarted",
 }
+REFUSED_MAX: Final = 64
+"""Refused channels of which a later proof is reported."""
 FORGOTTEN = "the cloud had purged what this end-point had registered; it is registered again"
 
 
@@ -52,6 +55,7 @@ class ChangeNotifier:
         self._clock = clock
         self.followers = ChangeFollowers(post, on_change)
         self._lost: set[str] = set()
+        self._refused: set[tuple[str, int]] = set()
 
     def new_followers(self, on_change: OnChange | None = None) -> ChangeFollowers:
         """Return the followers of one new subscription or publication."""
@@ -93,6 +97,43 @@ class ChangeNotifier:
                 reason=_EDGE_REASONS.get(code, "attached again"),
                 code=code,
                 edges_left=left,
+                edge=edge,
+            ),
+            others,
+        )
+
+    def address_refused(
+        self, edge: str, refused: AddressRefused, others: Iterable[ChangeFollowers]
+    ) -> None:
+        """Report that an edge sends no events to our address, for now."""
+        if len(self._refused) < REFUSED_MAX:
+            self._refused.add((edge, refused.channel_id))
+        reason = f"it sends no events: {refused.reason}; {refused.hint}"
+        self._notify_of_edge(
+            Change(
+                ChangeKind.LOWERED,
+                Subject.EDGE,
+                edge,
+                self._clock.posix_ns(),
+                reason=reason,
+                code=LinkDown.code,
+                edge=edge,
+            ),
+            others,
+        )
+
+    def address_proved(self, edge: str, channel_id: int, others: Iterable[ChangeFollowers]) -> None:
+        """Report that an edge sends events to our address, if it had refused to."""
+        if (edge, channel_id) not in self._refused:
+            return
+        self._refused.discard((edge, channel_id))
+        self._notify_of_edge(
+            Change(
+                ChangeKind.RESTORED,
+                Subject.EDGE,
+                edge,
+                self._clock.posix_ns(),
+                reason="it sends events again: the address is proved",
                 edge=edge,
             ),
             others,

@@ -13,9 +13,12 @@ from uuid import uuid4
 
 from gridstat.core import _ends
 from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
+from gridstat.endpoint.address_prover import POLL_S, AddressProver
+from gridstat.endpoint.address_verdicts import AddressVerdicts
 from gridstat.endpoint.change import CODE_PURGED
 from gridstat.endpoint.change_notifier import ChangeNotifier
 from gridstat.endpoint.deliverer import Deliverer
+from gridstat.endpoint.end_keys import EndKeys
 from gridstat.endpoint.endpoint_session import EndPointSession
 from gridstat.endpoint.expected_variables import ExpectedVariables
 from gridstat.endpoint.flooded import FloodedSubscription
@@ -23,6 +26,8 @@ from gridstat.endpoint.options import refusal
 from gridstat.endpoint.outgoing_channels import OutgoingChannels
 from gridstat.endpoint.publication_registry import PublicationRegistry
 from gridstat.endpoint.session_events import (
+    AddressAsked,
+    AddressJudged,
     AttachRefused,
     CopiesReported,
     EdgeAttached,
@@ -31,21 +36,31 @@ from gridstat.endpoint.session_events import (
     NoticeReceived,
     PublicationRestored,
     RegistrationsLost,
+    SeedReceived,
     SubscriptionRestored,
 )
 from gridstat.endpoint.session_thread import SessionThread
 from gridstat.endpoint.subscription_registry import SubscriptionRegistry
+from gridstat.model.channel_security import HOP, SEALED_VERSION
 from gridstat.model.errors import (
     CertificateRefused,
     DeadlinePassed,
     EndPointExists,
     GridStatError,
+    LinkDown,
     Misuse,
     NotAuthorised,
+    SecurityNotSatisfiable,
     WrongCloud,
 )
 from gridstat.net.clock import SystemClock
-from gridstat.net.command.endpoint_messages import Detach, EventsPoliced
+from gridstat.net.command.endpoint_messages import (
+    AddressRefused,
+    Detach,
+    EventsPoliced,
+    Unpublished,
+)
+from gridstat.net.core_dumps import forbid_core_dumps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +73,9 @@ if TYPE_CHECKING:
     from gridstat.endpoint.flooded import FloodedEvent
     from gridstat.endpoint.session_events import SessionOutput
     from gridstat.endpoint.tap import Tap
-    from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
+    from gridstat.model.channel_security import Security
+    from gridstat.net.command.endpoint_messages import AttachedOutcome, EndPointCommand, Outcome
+    from gridstat.net.command.router_messages import SeedAccepted
     from gridstat.net.command.tls import Credentials
 
 Result = TypeVar("Result")
@@ -71,8 +88,13 @@ SECOND_EDGE_S: Final = 2.0
 OTHER_PROCESS_S: Final = 5.0
 """Time for which a process that has just died keeps its name, until its session is found silent."""
 CHECK_EVERY_S: Final = 0.1
-PERMANENT_FAILURES: Final = (CertificateRefused, NotAuthorised, WrongCloud)
-DATAGRAM_VERSIONS: Final = (1, 2)
+PERMANENT_FAILURES: Final = (
+    CertificateRefused,
+    NotAuthorised,
+    SecurityNotSatisfiable,
+    WrongCloud,
+)
+DATAGRAM_VERSIONS: Final = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +109,10 @@ class LinkSettings:
     """Priority of the receiving thread; None: the usual one, where the process may have it."""
     on_change: OnChange | None = None
     """Called with every change of edges, subscriptions and publications."""
+    security: Security = HOP
+    """Whether the channels to and from the edges are sealed."""
+    core_dumps: bool = False
+    """Whether the process, with the keys in its memory, may be dumped and debugged."""
 
 
 class CloudLink:
@@ -114,7 +140,9 @@ class CloudLink:
             only_sources=True,
         )
         self._sources: dict[str, int] = {}
-        self._channels = OutgoingChannels()
+        self._keys = EndKeys(self._answer_seed, clock_ns=self._clock.steady_ns)
+        self._prover = AddressProver(self._keys.newest_counter, clock_ns=self._clock.steady_ns)
+        self._channels = OutgoingChannels(keys=self._keys)
         self.deliverer = Deliverer(self._receiver, self._clock)
         self.notifier = ChangeNotifier(self.deliverer.post, self._clock, settings.on_change)
         self._expected = ExpectedVariables(self._receiver, self.deliverer, self._clock)
@@ -125,6 +153,8 @@ class CloudLink:
         self._session = SessionThread(self._machine(credentials, hosts), credentials, self)
         self._state = threading.Condition()
         self._attached: set[str] = set()
+        self._sealed_sources: dict[str, int] = {}
+        self._verdicts = AddressVerdicts()
         self._was_attached = False
         self._failures: dict[str, GridStatError] = {}
         self._closing = threading.Lock()
@@ -142,6 +172,7 @@ class CloudLink:
             data_port=data_port,
             urgent_port=urgent_port,
             datagram_versions=DATAGRAM_VERSIONS,
+            security=self._settings.security,
         )
         return EndPointSession(
             endpoint,
@@ -159,6 +190,8 @@ class CloudLink:
         """Start all threads and wait until the cloud accepts the end-point; raise why it does
         not."""
         try:
+            if self._settings.security == HOP and not self._settings.core_dumps:
+                forbid_core_dumps()
             with in_real_time(self._settings.fifo_priority, END_POINT_PRIORITY) as granted:
                 self._receiver.start()
             log.info("receiving_thread scheduling=%r", str(granted))
@@ -187,7 +220,8 @@ class CloudLink:
             raise Misuse(
                 "all flooded events are subscribed already", hint="end that subscription first"
             )
-        self._flooded = FloodedSubscription(self, self._host, on_event)
+        keys = self._keys if self._settings.security == HOP else None
+        self._flooded = FloodedSubscription(self, self._host, on_event, keys)
         return self._flooded
 
     def tap(self, tap: Tap) -> None:
@@ -256,19 +290,8 @@ class CloudLink:
 
     def _handle(self, output: SessionOutput) -> None:
         match output:
-            case EdgeAttached(edge=edge, outcome=outcome):
-                log.info("attached edge=%s code=%d", edge, outcome.code)
-                self._channels.open(edge, outcome)
-                self._open_source(edge, outcome.down_channel_id)
-                self.subscriptions.set_modes(outcome.modes)
-                is_first = not self._was_attached
-                self._was_attached = True
-                self._note_edge(edge, is_attached=True)
-                if is_first and outcome.code == CODE_PURGED:
-                    self.notifier.earlier_process_purged(self.name)
-                self.notifier.edge_attached(
-                    edge, len(self.attached_edges), outcome.code, self._followers()
-                )
+            case EdgeAttached():
+                self._handle_attached(output)
             case EdgeLost(edge=edge):
                 self._channels.lose(edge)
                 self._note_edge(edge, is_attached=False)
@@ -280,16 +303,41 @@ class CloudLink:
                 self.connection_failed(edge, refusal(refused))
             case CopiesReported(edge=edge, copies=copies):
                 self._expected.note_copies(edge, copies)
-            case NoticeReceived(notice=EventsPoliced() as notice):
-                self.publications.policed(notice)
-            case NoticeReceived(notice=notice, newest=newest):
-                self.subscriptions.notice_received(notice, newest)
+            case NoticeReceived():
+                self._handle_notice(output)
+            case SeedReceived() | AddressAsked() | AddressJudged():
+                self._handle_channel(output)
             case PublicationRestored():
                 self.publications.restored(output)
             case SubscriptionRestored():
                 self.subscriptions.restored(output)
             case _:
                 raise AssertionError(f"answers do not come here: {output!r}")
+
+    def _handle_attached(self, output: EdgeAttached) -> None:
+        edge, outcome = output.edge, output.outcome
+        log.info("attached edge=%s code=%d", edge, outcome.code)
+        self._channels.open(edge, outcome)
+        self._open_source(edge, outcome)
+        self.subscriptions.set_modes(outcome.modes)
+        is_first = not self._was_attached
+        self._was_attached = True
+        self._note_edge(edge, is_attached=True)
+        if is_first and outcome.code == CODE_PURGED:
+            self.notifier.earlier_process_purged(self.name)
+        self.notifier.edge_attached(edge, len(self.attached_edges), outcome.code, self._followers())
+
+    def _handle_notice(self, output: NoticeReceived) -> None:
+        match output.notice:
+            case EventsPoliced() as notice:
+                self.publications.policed(notice)
+            case Unpublished(subscription_id=0, name="**") as notice:
+                if self._flooded is not None:
+                    self._flooded.refused(notice.reason)
+            case Unpublished(subscription_id=0) as notice:
+                self.publications.withdrawn(notice)
+            case notice:
+                self.subscriptions.notice_received(notice, output.newest)
 
     def _followers(self) -> list[ChangeFollowers]:
         return [*self.subscriptions.followers(), *self.publications.followers()]
@@ -309,12 +357,86 @@ class CloudLink:
                 self._attached.discard(edge)
             self._state.notify_all()
 
-    def _open_source(self, edge: str, channel_id: int) -> None:
+    def step(self) -> None:
+        """Move the keys of all channels on."""
+        if not self.is_over:
+            self._keys.step()
+
+    def _handle_channel(self, output: SeedReceived | AddressAsked | AddressJudged) -> None:
+        match output:
+            case SeedReceived(edge=edge, message=message):
+                self._keys.take(edge, message)
+            case AddressAsked(edge=edge, channel_id=channel_id):
+                is_polled = self._prover.is_asked
+                self._prover.ask(edge, channel_id)
+                if not is_polled:
+                    self._prove()
+            case AddressJudged():
+                self._handle_verdict(output)
+
+    def _handle_verdict(self, output: AddressJudged) -> None:
+        """Note whether an edge sends events to our address; notify the application of changes."""
+        edge, verdict = output.edge, output.verdict
+        with self._state:
+            is_new = self._verdicts.note(edge, verdict)
+            self._state.notify_all()
+        if isinstance(verdict, AddressRefused):
+            log.warning(
+                "address_refused edge=%s channel_id=%d reason=%r hint=%r",
+                edge,
+                verdict.channel_id,
+                verdict.reason,
+                verdict.hint,
+            )
+            if is_new:
+                self.notifier.address_refused(edge, verdict, self._followers())
+        else:
+            self.notifier.address_proved(edge, verdict.channel_id, self._followers())
+
+    def _ready(self) -> int:
+        """Return the number of edges that send events to us."""
+        return sum(
+            edge not in self._sealed_sources
+            or self._verdicts.is_proved(edge, self._sealed_sources[edge])
+            for edge in self._attached
+        )
+
+    def _refusals(self) -> dict[str, LinkDown]:
+        """Return why attached edges send no events to our address."""
+        found = {
+            edge: self._verdicts.refusal(edge, channel_id)
+            for edge, channel_id in self._sealed_sources.items()
+            if edge in self._attached
+        }
+        return {edge: refused for edge, refused in found.items() if refused is not None}
+
+    def _prove(self) -> None:
+        """Answer the edges that ask for a counter; poll until all are answered."""
+        for edge, proof in self._prover.step():
+            self._session.answer_seed(edge, proof)
+        if self._prover.is_asked and not self.is_over:
+            self._session.call_later(POLL_S, self._prove)
+
+    def _answer_seed(self, edge: str, accepted: SeedAccepted) -> None:
+        self._session.answer_seed(edge, accepted)
+
+    def _open_source(self, edge: str, outcome: AttachedOutcome) -> None:
+        channel_id, is_sealed = outcome.down_channel_id, outcome.datagram_version == SEALED_VERSION
         before = self._sources.get(edge)
         if before != channel_id:
+            if channel_id in self._sources.values():
+                raise NotAuthorised(
+                    f"edge router {edge} names the channel {channel_id} of another edge router",
+                    hint="check this edge router",
+                )
             if before is not None:
+                self._keys.source_closed(before)
                 self._receiver.close_source(before)
-            self._receiver.open_source(channel_id)
+            self._receiver.open_source(channel_id, is_sealed)
+            self._sealed_sources.pop(edge, None)
+            if is_sealed:
+                self._keys.source_opened(channel_id, self._receiver, edge)
+                self._sealed_sources[edge] = channel_id
             self._sources[edge] = channel_id
             # Each edge keeps its index, also when it comes back.
             self._expected.source_indices.setdefault(edge, len(self._expected.source_indices))
@@ -326,13 +448,14 @@ class CloudLink:
         failure."""
         began_s = time.monotonic()
         with self._state:
-            while not self._attached:
+            while not self._ready():
                 self._raise_permanent_failure(time.monotonic() - began_s)
+                self._raise_refused_address()
                 if time.monotonic() >= deadline_s:
                     raise self._last_failure()
                 self._state.wait(CHECK_EVERY_S)
             second_s = min(deadline_s, time.monotonic() + SECOND_EDGE_S)
-            while len(self._attached) < len(self._edges):
+            while self._ready() + len(self._refusals()) < len(self._edges):
                 left_s = second_s - time.monotonic()
                 is_refused = any(
                     isinstance(each, PERMANENT_FAILURES) for each in self._failures.values()
@@ -350,11 +473,25 @@ class CloudLink:
                 return
         raise self._last_failure()
 
+    def _raise_refused_address(self) -> None:
+        """Raise if no edge sends events to us, and at least one because of our address."""
+        refused = self._refusals()
+        if refused and len(refused.keys() | self._failures.keys()) >= len(self._edges):
+            raise next(iter(refused.values()))
+
     def _last_failure(self) -> GridStatError:
+        for refused in self._refusals().values():
+            return refused
         for edge in self._edges:
             if edge.name in self._failures:
                 return self._failures[edge.name]
         names = " and ".join(edge.name for edge in self._edges)
+        if self._attached:
+            return DeadlinePassed(
+                f"{self.name} is attached to {' and '.join(self.attached_edges)}, but no datagram "
+                "came that proves its address",
+                hint="let UDP pass from the edge router to this end-point, or allow more time",
+            )
         return DeadlinePassed(f"{self.name} could not attach to {names} in time")
 
     # On the delivering thread.

@@ -22,6 +22,7 @@ from gridstat.endpoint.connection import Connection
 from gridstat.endpoint.edge_address import EdgeAddress, local_host_toward, parse_edge
 from gridstat.endpoint.options import (
     check_callback,
+    check_flag,
     check_path,
     check_text,
     check_texts,
@@ -29,8 +30,9 @@ from gridstat.endpoint.options import (
 )
 from gridstat.endpoint.session_events import EDGES_MAX
 from gridstat.model.call_options import checked_call
+from gridstat.model.channel_security import check_security
 from gridstat.model.cloud import check_name
-from gridstat.model.errors import DeadlinePassed, EndPointExists, Misuse
+from gridstat.model.errors import DeadlinePassed, EndPointExists, LayoutError, Misuse
 from gridstat.model.exact_numbers import whole_number
 from gridstat.net.command.address import parse_address
 from gridstat.net.command.certificate_folder import CertificateFolder
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gridstat.endpoint.change import OnChange
+    from gridstat.model.channel_security import Security
     from gridstat.net.command.address import Address
 
 Result = TypeVar("Result")
@@ -69,6 +72,8 @@ class ConnectOptions(TypedDict, total=False):
     variables_max: int
     fifo_priority: int
     on_change: OnChange
+    security: Security
+    core_dumps: bool
 
 
 @checked_call(options=ConnectOptions)
@@ -83,8 +88,10 @@ def connect(edges: str | Sequence[str], name: str, **options: Unpack[ConnectOpti
     the one of a cloud on this machine, which has the certificates too. The receiving thread is
     real-time where the process may be; `fifo_priority=0` keeps it ordinary. `on_change` is called
     on the delivering thread with every `Change`: an edge lost, a contract moved, lowered or broken,
-    a publication policed, and so on. A program that ends without `close` leaves the cloud
-    nevertheless.
+    a publication policed, and so on. Events are sealed to and from the edges; `security="none"` is
+    for edges whose file says `endpoint_security = "none"`. As its memory holds keys, the process
+    leaves no core dumps and cannot be debugged by others of its user, unless `core_dumps=True`. A
+    program that ends without `close` leaves the cloud nevertheless.
     """
     given = check_texts("edges", edges, EDGES_HINT)
     check_text("name", name, 'name="c1/north/pmu-1", as in the certificate')
@@ -143,7 +150,16 @@ def _link_settings(options: ConnectOptions) -> LinkSettings:
         variables_max=_bounded("variables_max", variables_max, 1, VARIABLES_MAX),
         fifo_priority=fifo_priority,
         on_change=options.get("on_change"),
+        security=_security(options.get("security", defaults.security)),
+        core_dumps=check_flag("core_dumps", options.get("core_dumps", defaults.core_dumps)),
     )
+
+
+def _security(given: object) -> Security:
+    try:
+        return check_security(given, of="connect")
+    except LayoutError as error:
+        raise Misuse(str(error.args[0]), hint=error.hint) from None
 
 
 def _bounded(name: str, given: object, low: int, high: int) -> int:

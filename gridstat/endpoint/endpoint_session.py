@@ -6,7 +6,9 @@ Requests go to any attached edge. A request is waiting, in flight, or abandoned
 (`request_table.py`).
 
 Messages sent: `Submit`, with a signed command and a growing request number. Messages received:
-`Answer` with the outcomes of a request, and `Notify` with a notice of the cloud.
+`Answer` with the outcomes of a request, and `Notify` with a notice of the cloud. A `ChannelSeed` of
+an edge is passed on, and answered with `SeedAccepted` if the end-point receives on that channel. So
+is its `AskAddress`, answered with `ProveAddress`, and its `AddressProved` or `AddressRefused`.
 
 Timeout: an unanswered request is sent again, to the next attached edge, after a pause that doubles
 with every try. At its deadline the application gets `Unanswered`; the request stays in flight,
@@ -29,6 +31,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 from gridstat.endpoint.registrations import Registrations
 from gridstat.endpoint.request_table import Purpose, Request, RequestTable, give_back
 from gridstat.endpoint.session_events import (
+    AddressAsked,
+    AddressJudged,
     Answered,
     AttachRefused,
     CopiesReported,
@@ -37,13 +41,18 @@ from gridstat.endpoint.session_events import (
     NoticeReceived,
     RegistrationsLost,
     Requested,
+    SeedAnswered,
+    SeedReceived,
     SessionEvent,
     SessionInstruction,
     SessionTimeouts,
 )
 from gridstat.model.errors import LimitReached, MalformedFrame, NotAttached
 from gridstat.net.command.endpoint_messages import (
+    AddressProved,
+    AddressRefused,
     Answer,
+    AskAddress,
     Attach,
     AttachedOutcome,
     Notify,
@@ -61,6 +70,7 @@ from gridstat.net.command.machine import (
     SetTimer,
     TimerFired,
 )
+from gridstat.net.command.router_messages import ChannelSeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -138,6 +148,9 @@ class EndPointSession:
                 instructions = self._ticked(now_ns) if name == TICK else []
             case Requested():
                 instructions = self._requested(event, now_ns)
+            case SeedAnswered(edge=name, accepted=accepted):
+                # Without a session it is dropped: the next session brings another seed.
+                instructions = [Send(f"router/{name}", accepted)]
             case _:
                 assert_never(event)
         return [*instructions, *self._keep_ticking()]
@@ -208,6 +221,7 @@ class EndPointSession:
             data_port=endpoint.data_port,
             urgent_port=endpoint.urgent_port,
             datagram_versions=endpoint.datagram_versions,
+            security=endpoint.security,
         )
         alone_until_ns = now_ns + self._timeouts.attach_lead_ns
         request = Request(command, Purpose.REQUESTED, deadline_ns=alone_until_ns)
@@ -274,7 +288,7 @@ class EndPointSession:
                 self._registrations.notice_received(notice)
                 return [NoticeReceived(notice, newest)]
             case _:
-                return []  # The driver handles Hello, Ping and Bye.
+                return _of_channels(edge, message)
 
     def _answer(self, edge: _Edge, answer: Answer, now_ns: int) -> list[SessionInstruction]:
         try:
@@ -424,3 +438,16 @@ class EndPointSession:
 
 def _note(name: str, edge: _Edge, problem: Exception) -> Note:
     return Note(name, (("edge", edge.name), ("problem", str(problem.args[0]))))
+
+
+def _of_channels(edge: _Edge, message: Message) -> list[SessionInstruction]:
+    """Pass on what an edge says about its channels."""
+    match message:
+        case ChannelSeed():
+            return [SeedReceived(edge.name, message)]
+        case AskAddress(channel_id=channel_id):
+            return [AddressAsked(edge.name, channel_id)]
+        case AddressProved() | AddressRefused():
+            return [AddressJudged(edge.name, message)]
+        case _:
+            return []  # The driver handles Hello, Ping and Bye.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from gridstat.core.samples import Sample
+    from gridstat.endpoint.end_keys import EndKeys
     from gridstat.endpoint.request_client import RequestClient
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import FoundOutcome
@@ -65,7 +66,7 @@ class FloodedSubscription:
             print(flooded.newest)
 
     `on_event` runs on a thread of its own. `newest` has the newest event of each variable by name,
-    also after it has ceased to flood.
+    also after it has ceased to flood. `refusal` says why the cloud sends no floods, if it does not.
     """
 
     def __init__(
@@ -73,20 +74,27 @@ class FloodedSubscription:
         client: RequestClient,
         host: str,
         on_event: Callable[[FloodedEvent], object] | None = None,
+        keys: EndKeys | None = None,
     ) -> None:
         self.newest: dict[str, FloodedEvent] = {}
         self.heard = 0
+        self.refusal = ""
         self._client = client
         self._on_event = on_event
         self._failures = FailureReports()
-        self._receiver = Receiver(host=host, option_bytes=OPTION_BYTES)
+        # With keys, only sealed channels are accepted.
+        self._receiver = Receiver(
+            host=host, option_bytes=OPTION_BYTES, only_sources=keys is not None
+        )
+        self._keys = keys
+        self._sources: set[int] = set()
         self._known: dict[int, tuple[StatusVariable, ValueCodec]] = {}
         self._unknown = 0
         self._is_ending = threading.Event()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gs-flooded", daemon=True)
         try:
-            self._learn(self._ask().result().variables)
+            self._learn(self._ask().result())
             self._receiver.start()
             self._thread.start()
         except BaseException:
@@ -125,9 +133,15 @@ class FloodedSubscription:
         """True if it was ended here, and the cloud has been notified or is out of reach."""
         return self._is_over.is_set()
 
+    def refused(self, reason: str) -> None:
+        """Note why the cloud sends no more floods; it is asked again from time to time."""
+        self.refusal = reason
+        log.warning("flooded_refused reason=%r", reason)
+
     def end(self) -> None:
         """Close the ports without a message to the cloud; called by the connection."""
         self._stop_asking()
+        self._open_sources(())
         self._receiver.close()
         self._is_over.set()
 
@@ -147,7 +161,7 @@ class FloodedSubscription:
             try:
                 if asked is not None and asked.done():
                     answered, asked = asked, None
-                    self._learn(answered.result().variables)
+                    self._learn(answered.result())
                 elif asked is None and is_due:
                     self._unknown, asked_s = unknown, time.monotonic()
                     asked = self._ask()
@@ -171,8 +185,10 @@ class FloodedSubscription:
         command = ListenToFloods(data_port=data_port, urgent_port=urgent_port)
         return self._client.ask(command, found_in)
 
-    def _learn(self, variables: Iterable[StatusVariable]) -> None:
-        found = {each.variable_id: each for each in variables}
+    def _learn(self, outcome: FoundOutcome) -> None:
+        self.refusal = ""
+        self._open_sources(outcome.sealed_channels)
+        found = {each.variable_id: each for each in outcome.variables}
         for number in self._known.keys() - found.keys():
             self._receiver.forget(number)
             del self._known[number]
@@ -180,6 +196,18 @@ class FloodedSubscription:
             if number not in self._known:
                 self._known[number] = variable, ValueCodec(variable)
                 self._receiver.expect(number, variable.period, variable.phase_ns)
+
+    def _open_sources(self, channel_ids: Iterable[int]) -> None:
+        if self._keys is None:
+            return
+        wanted = set(channel_ids)
+        for channel_id in self._sources - wanted:
+            self._keys.source_closed(channel_id)
+            self._receiver.close_source(channel_id)
+        for channel_id in wanted - self._sources:
+            self._receiver.open_source(channel_id, is_sealed=True)
+            self._keys.source_opened(channel_id, self._receiver)
+        self._sources = wanted
 
     def _take(self, sample: Sample, payload: bytes) -> None:
         known = self._known.get(sample.variable_id)

@@ -22,6 +22,7 @@ from gridstat.model.exact_numbers import exact_rate, real_number, whole_number
 from gridstat.model.identifiers import VariableId
 from gridstat.model.qos import BASELINE_MODE, LATENCY_US_MAX, ModalQos, QosRequest, preset
 from gridstat.model.rate_law import NS_PER_S, Period
+from gridstat.model.stamp_law import DELAY_MS_DEFAULT
 from gridstat.model.status import (
     NAME_CHARS_MAX,
     BuiltinType,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from gridstat.endpoint.change import OnChange
     from gridstat.endpoint.delivery import Delivery
     from gridstat.endpoint.violation import Violation
+    from gridstat.model.channel_security import Security
     from gridstat.model.derived import Derivation
     from gridstat.model.extrapolation import Extrapolation
     from gridstat.net.command.endpoint_messages import RefusedOutcome
@@ -74,6 +76,7 @@ class QosOptions(TypedDict, total=False):
     latency_ms_worst: float
     redundancy_worst: int
     priority_worst: int
+    security: Security
 
 
 class PublicationOptions(TypedDict, total=False):
@@ -81,7 +84,8 @@ class PublicationOptions(TypedDict, total=False):
 
     With a `replay_speed` old events are sent again, with their own stamps, up to so many times as
     fast as they once came: flagged as replayed, and behind live traffic on every channel that has a
-    declared bandwidth.
+    declared bandwidth. `delay_ms` declares how old a live event may be at the first router: 100 ms
+    unless declared, up to 10,000 by an access rule, and part of the predicted latency.
     """
 
     rate: Rate
@@ -89,6 +93,7 @@ class PublicationOptions(TypedDict, total=False):
     phase_ns: int
     derived: Iterable[Derivation]
     replay_speed: int
+    delay_ms: int
     on_change: OnChange
 
 
@@ -138,7 +143,8 @@ def qos(**options: Unpack[QosOptions]) -> QosRequest:
     """A quality of service: `qos(rate=10, latency_ms=50, redundancy=2)`.
 
     The interval is given as `rate` (events a second), `interval` (an exact `Period`) or `every`
-    (each n-th slot). A `preset` sets all other options: `qos(preset="wide-area", rate=30)`.
+    (each n-th slot). A `preset` sets all other options: `qos(preset="wide-area", rate=30)`. With
+    `security="hop"` the contract is refused unless all channels on its paths are sealed.
     """
     return qos_from(preset(options["preset"]) if "preset" in options else QosRequest(), options)
 
@@ -155,6 +161,8 @@ def qos_from(base: QosRequest, options: QosOptions) -> QosRequest:
         changes["latency_us"] = _microseconds("latency_ms", options["latency_ms"])
     if "latency_ms_worst" in options:
         changes["latency_us_worst"] = _microseconds("latency_ms_worst", options["latency_ms_worst"])
+    if "security" in options:
+        changes["security"] = options["security"]
     return replace(base, **changes)
 
 
@@ -275,6 +283,7 @@ def periodic_variable(
         phase_ns=whole_number("phase_ns", options.get("phase_ns", 0)),
         derived=tuple(each.declared(value_type) for each in derived),
         replay_speed=whole_number("replay_speed", options.get("replay_speed", 0)),
+        delay_ms=whole_number("delay_ms", options.get("delay_ms", DELAY_MS_DEFAULT)),
     )
 
 

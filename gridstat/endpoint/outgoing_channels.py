@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from secrets import randbits
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.core._ends import Sender
+from gridstat.model.channel_security import SEALED_VERSION
+from gridstat.model.errors import NotAuthorised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +22,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from gridstat.endpoint.end_keys import EndKeys
     from gridstat.net.command.endpoint_messages import AttachedOutcome
+
+COUNTER_START_BITS: Final = 48
 
 
 class Outgoing(NamedTuple):
@@ -48,7 +54,11 @@ class _Channel:
 class OutgoingChannels:
     """All senders have sent the same events since the newest of them was opened."""
 
-    def __init__(self, make: Callable[..., Sender] = Sender) -> None:
+    def __init__(
+        self, make: Callable[..., Sender] = Sender, *, keys: EndKeys | None = None
+    ) -> None:
+        """`keys` gives sealed senders their keys; without it no sender may be sealed."""
+        self._keys = keys
         self._make = make
         self._channels: dict[str, _Channel] = {}
         self._lock = threading.Lock()
@@ -67,14 +77,19 @@ class OutgoingChannels:
                     before.sender.retarget(_address(outcome))
                 before.outcome, before.is_up = outcome, True
                 return
-            sender = self._open(outcome)
+            # A header has 8 bits of the epoch only: a random counter keeps apart the headers of
+            # two processes on one channel, whose keys differ.
+            is_sealed = outcome.datagram_version == SEALED_VERSION
+            sender = self._open(edge, outcome, randbits(COUNTER_START_BITS) if is_sealed else 0)
             # The other senders restart as well: copies are matched by the senders' sequences.
             for name, channel in self._channels.items():
                 if name != edge:
                     counter = channel.sender.counter
                     channel.sender.close()
-                    channel.sender = self._open(channel.outcome, counter)
+                    channel.sender = self._open(name, channel.outcome, counter)
             if before is not None:
+                if before.outcome.up_channel_id != outcome.up_channel_id:
+                    self._forget_keys(before)
                 before.sender.close()
             self._channels[edge] = _Channel(sender, outcome)
 
@@ -125,16 +140,31 @@ class OutgoingChannels:
         """Close all senders."""
         with self._lock:
             for channel in self._channels.values():
+                self._forget_keys(channel)
                 channel.sender.close()
             self._channels.clear()
 
-    def _open(self, outcome: AttachedOutcome, counter_start: int = 0) -> Sender:
-        return self._make(
+    def _open(self, edge: str, outcome: AttachedOutcome, counter_start: int = 0) -> Sender:
+        is_sealed = outcome.datagram_version == SEALED_VERSION
+        sender = self._make(
             outcome.up_channel_id,
             _address(outcome),
             datagram_version=outcome.datagram_version,
             counter_start=counter_start,
+            is_sealed=is_sealed,
         )
+        if is_sealed:
+            assert self._keys is not None
+            try:
+                self._keys.sender_opened(outcome.up_channel_id, sender, edge)
+            except NotAuthorised:
+                sender.close()
+                raise
+        return sender
+
+    def _forget_keys(self, channel: _Channel) -> None:
+        if self._keys is not None:
+            self._keys.sender_closed(channel.outcome.up_channel_id)
 
 
 def _address(outcome: AttachedOutcome) -> tuple[str, int, int]:

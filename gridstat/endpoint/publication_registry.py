@@ -12,7 +12,9 @@ from gridstat.endpoint.change import CODE_PURGED
 from gridstat.endpoint.change_notifier import FORGOTTEN, refusal_reason
 from gridstat.endpoint.options import refusal
 from gridstat.endpoint.publisher import Publication
+from gridstat.endpoint.registrations import WITHDRAWN_MAX
 from gridstat.endpoint.request_client import awaited, spread
+from gridstat.endpoint.session_events import PublicationRestored
 from gridstat.model.errors import GridStatError, LayoutError, Misuse
 from gridstat.model.exact_numbers import exact_stamp
 from gridstat.model.status import U64_MAX, BuiltinType
@@ -24,6 +26,7 @@ from gridstat.net.command.endpoint_messages import (
     PublishedOutcome,
     RefusedOutcome,
     Unpublish,
+    Unpublished,
 )
 from gridstat.net.command.session_messages import MANY_MAX
 
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from gridstat.endpoint.change_stream import ChangeFollowers
     from gridstat.endpoint.outgoing_channels import OutgoingChannels
     from gridstat.endpoint.request_client import RequestClient
-    from gridstat.endpoint.session_events import PublicationRestored
     from gridstat.model.derived import Derivation
     from gridstat.model.rate_law import Period
     from gridstat.model.status import StatusVariable
@@ -59,6 +61,8 @@ class PublicationRegistry:
         self._publications: dict[str, Publication] = {}
         self._by_identifier: dict[int, Publication] = {}
         """Cache of publications by identifier; identifiers change with periods."""
+        self._withdrawn: dict[int, Unpublished] = {}
+        """Notices by identifier, for an answer that comes after the notice."""
 
     @property
     def is_empty(self) -> bool:
@@ -140,6 +144,16 @@ class PublicationRegistry:
                 self._notifier.publication_purged(publication, reason, event.outcome.code)
         elif not was_registered:
             self._notifier.publication_restored(publication)
+
+    def withdrawn(self, notice: Unpublished) -> None:
+        """Handle that the cloud has withdrawn a publication; it is requested again later."""
+        if len(self._withdrawn) >= WITHDRAWN_MAX:
+            self._withdrawn.clear()
+        self._withdrawn[notice.variable_id] = notice
+        publication = self._publications.get(notice.name)
+        if publication is not None and publication.has_identifier(notice.variable_id):
+            refused = RefusedOutcome(code=notice.code, reason=notice.reason)
+            self.restored(PublicationRestored(notice.name, refused))
 
     def registrations_lost(self) -> None:
         """Mark all publications as lost; each is registered again, or refused for now."""
@@ -223,6 +237,9 @@ class PublicationRegistry:
         followers = self._notifier.new_followers(on_change)
         publication = Publication(self, self._channels, outcome, derived, followers)
         self._publications[publication.name] = publication
+        withdrawn = self._withdrawn.get(outcome.variable.variable_id)
+        if withdrawn is not None:
+            self.withdrawn(withdrawn)
         return publication
 
 

@@ -23,10 +23,11 @@ from gridstat.model.errors import Misuse
 from gridstat.model.status import OPTION_BYTES, VALUE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
     import pyarrow as pa
 
+    from gridstat.core.key_settings import ReceivingState
     from gridstat.core.samples import Samples, VariableCounters
     from gridstat.model.rate_law import Period
 
@@ -100,13 +101,24 @@ class Receiver:
         """Return the counts of one variable: `receiver.variable_counters(12)["late"]`."""
         return self._end.variable_counters(variable_id)
 
-    def open_source(self, channel_id: int) -> None:
+    def open_source(self, channel_id: int, *, is_sealed: bool = False) -> None:
         """Watch an incoming channel, say an edge router's: `receiver.open_source(7)`.
 
         Of a watched one, silence and losses are known too. Events are taken from any channel,
-        unless the receiver was opened with `only_sources`.
+        unless the receiver was opened with `only_sources`. A sealed one is taken from only under
+        the keys that `set_keys` names.
         """
-        self._end.open_source(channel_id)
+        self._end.open_source(channel_id, is_sealed)
+
+    def set_keys(self, channel_id: int, keys: Iterable[tuple[int, bytes, bytes]]) -> None:
+        """Accept these keys (epoch, key, salt) on a sealed source, and no others:
+        `receiver.set_keys(7, [(0, key, salt)])`."""
+        self._end.set_keys(channel_id, keys)
+
+    def receiving_state(self, channel_id: int) -> ReceivingState:
+        """Return the last epoch of a sealed source, and those without a key:
+        `receiver.receiving_state(7)["epoch"]`."""
+        return self._end.receiving_state(channel_id)
 
     def close_source(self, channel_id: int) -> None:
         """Stop watching a channel: `receiver.close_source(7)`."""

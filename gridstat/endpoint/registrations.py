@@ -17,6 +17,7 @@ from gridstat.endpoint.session_events import (
     SubscriptionRestored,
 )
 from gridstat.net.command.endpoint_messages import (
+    SUBSCRIPTIONS_AT_ONCE,
     ChangePublication,
     ChangeSubscription,
     ContractChanged,
@@ -50,6 +51,10 @@ RESTARTED: Final = 3
 state."""
 
 
+WITHDRAWN_MAX: Final = 10_000
+"""Withdrawn identifiers that are remembered, for answers that come after the notice."""
+
+
 @dataclass(slots=True)
 class _Subscription:
     request: SubscriptionRequest
@@ -64,6 +69,10 @@ class Registrations:
 
     def __init__(self) -> None:
         self._publications: dict[str, PublicationRequest] = {}
+        self._identifiers: dict[str, int] = {}
+        """Identifiers under which publications are registered: a late notice is of another."""
+        self._withdrawn: set[int] = set()
+        """Identifiers that the cloud has withdrawn; an answer may come later than that notice."""
         self._subscriptions: dict[str, _Subscription] = {}
         self._labels: dict[int, str] = {}
         self._lost_publications: set[str] = set()
@@ -96,6 +105,7 @@ class Registrations:
             case Unpublish(names=names):
                 for name in names:
                     self._publications.pop(name, None)
+                    self._identifiers.pop(name, None)
                     self._lost_publications.discard(name)
             case Unsubscribe(subscription_ids=()) | Detach():
                 self._subscriptions.clear()
@@ -104,6 +114,7 @@ class Registrations:
                 if isinstance(command, Detach):
                     self.is_leaving = True
                     self._publications.clear()
+                    self._identifiers.clear()
                     self._lost_publications.clear()
             case Unsubscribe(subscription_ids=ids):
                 for subscription_id in ids:
@@ -118,7 +129,7 @@ class Registrations:
                 for request, outcome in zip(publications, outcomes, strict=False):
                     if isinstance(outcome, PublishedOutcome):
                         self._publications[request.variable.name] = request
-                        self._lost_publications.discard(request.variable.name)
+                        self._register(request.variable.name, outcome.variable.variable_id)
             case Subscribe(subscriptions=subscriptions):
                 for asked, outcome in zip(subscriptions, outcomes, strict=False):
                     if isinstance(outcome, GrantedOutcome):
@@ -127,12 +138,20 @@ class Registrations:
                 for outcome in outcomes:
                     if isinstance(outcome, PublishedOutcome):
                         self._publications[name] = PublicationRequest(variable=outcome.variable)
+                        self._identifiers[name] = outcome.variable.variable_id
             case ChangeSubscription(subscription_id=subscription_id, qos=qos):
                 held = self._subscriptions.get(self._labels.get(subscription_id, ""))
                 if held is not None and any(isinstance(each, GrantedOutcome) for each in outcomes):
                     held.request = msgspec.structs.replace(held.request, qos=qos)
             case _:
                 pass
+
+    def _register(self, name: str, variable_id: int) -> None:
+        self._identifiers[name] = variable_id
+        if variable_id in self._withdrawn:
+            self._lost_publications.add(name)
+        else:
+            self._lost_publications.discard(name)
 
     def changed(
         self, command: EndPointCommand, outcomes: tuple[Outcome, ...]
@@ -159,8 +178,20 @@ class Registrations:
         ]
 
     def notice_received(self, notice: Notice) -> None:
-        """Remove a subscription whose variable is removed for good."""
-        if isinstance(notice, Unpublished) and notice.is_over:
+        """Remove a subscription whose variable is removed for good.
+
+        A publication that the cloud has withdrawn (without a subscription) is requested again
+        later: a rule may allow it by then.
+        """
+        if not isinstance(notice, Unpublished):
+            return
+        if not notice.subscription_id:
+            if len(self._withdrawn) >= WITHDRAWN_MAX:
+                self._withdrawn.clear()
+            self._withdrawn.add(notice.variable_id)
+            if self._identifiers.get(notice.name) == notice.variable_id:
+                self._lost_publications.add(notice.name)
+        elif notice.is_over:
             self._end(notice.subscription_id)
 
     def forget_all(self) -> None:
@@ -176,8 +207,8 @@ class Registrations:
             some = names[at : at + MANY_MAX]
             yield Publish(publications=tuple(self._publications[name] for name in some))
         labels = sorted(self._lost_subscriptions)
-        for at in range(0, len(labels), MANY_MAX):
-            part = labels[at : at + MANY_MAX]
+        for at in range(0, len(labels), SUBSCRIPTIONS_AT_ONCE):
+            part = labels[at : at + SUBSCRIPTIONS_AT_ONCE]
             yield Subscribe(subscriptions=tuple(self._subscriptions[each].request for each in part))
 
     def restored(

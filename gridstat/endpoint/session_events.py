@@ -9,20 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from gridstat.model.channel_security import HOP, Security
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.machine import Connected, Disconnected, Instruction, Received, TimerFired
 
 if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import (
+        AddressProved,
+        AddressRefused,
         AttachedOutcome,
         EdgeCopies,
         EndPointCommand,
         GrantedOutcome,
         Notice,
         Outcome,
+        ProveAddress,
         PublishedOutcome,
         RefusedOutcome,
     )
+    from gridstat.net.command.router_messages import ChannelSeed, SeedAccepted
 
 EDGES_MAX: Final = 2
 
@@ -45,6 +50,8 @@ class EndPoint:
     data_port: int = 0
     urgent_port: int = 0
     datagram_versions: tuple[int, ...] = (1,)
+    security: Security = HOP
+    """Whether the channels to and from the edges are sealed; the edges must agree."""
 
     def __post_init__(self) -> None:
         assert 1 <= len(self.edges) <= EDGES_MAX, "one or two edges"
@@ -72,7 +79,41 @@ class Requested:
     within_ns: int
 
 
-SessionEvent: TypeAlias = Connected | Disconnected | Received | TimerFired | Requested
+@dataclass(frozen=True, slots=True)
+class SeedAnswered:
+    """A seed of this edge is accepted, or our address is proved; the answer is to be sent."""
+
+    edge: str
+    accepted: SeedAccepted | ProveAddress
+
+
+SessionEvent: TypeAlias = (
+    Connected | Disconnected | Received | TimerFired | Requested | SeedAnswered
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AddressAsked:
+    """An edge asks for a counter that came on one of its channels."""
+
+    edge: str
+    channel_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddressJudged:
+    """An edge sends events on a channel, because our address is proved, or else nothing."""
+
+    edge: str
+    verdict: AddressProved | AddressRefused
+
+
+@dataclass(frozen=True, slots=True)
+class SeedReceived:
+    """An edge has given a seed of one of its channels, before or after it is attached."""
+
+    edge: str
+    message: ChannelSeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +206,9 @@ SessionOutput: TypeAlias = (
     | Unanswered
     | CopiesReported
     | NoticeReceived
+    | SeedReceived
+    | AddressAsked
+    | AddressJudged
     | PublicationRestored
     | SubscriptionRestored
 )

@@ -11,12 +11,20 @@ import logging
 import threading
 from collections import deque
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from gridstat.endpoint.request_table import give_back
-from gridstat.endpoint.session_events import Answered, Requested, SessionOutput, Unanswered
+from gridstat.endpoint.session_events import (
+    Answered,
+    Requested,
+    SeedAnswered,
+    SessionOutput,
+    Unanswered,
+)
 from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
+from gridstat.model.keys.channel_keys import STEP_S
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.driver import Driver, DriverEnvironment
 from gridstat.net.command.endpoint_messages import Publish, Subscribe
@@ -26,7 +34,8 @@ if TYPE_CHECKING:
 
     from gridstat.endpoint.edge_address import EdgeAddress
     from gridstat.endpoint.endpoint_session import EndPointSession
-    from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
+    from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome, ProveAddress
+    from gridstat.net.command.router_messages import SeedAccepted
     from gridstat.net.command.tls import Credentials
 
     _Pending: TypeAlias = tuple[EndPointCommand, Callable[[Answered | GridStatError], None], int]
@@ -41,6 +50,10 @@ class Listener(Protocol):
 
     def output_received(self, output: SessionOutput) -> None:
         """Handle an output of the session; must not block."""
+        ...
+
+    def step(self) -> None:
+        """Do what is due by time; called a few times a second."""
         ...
 
     def connection_failed(self, edge: str, error: GridStatError) -> None:
@@ -58,7 +71,7 @@ class SessionThread:
         self._credentials = credentials
         self._listener = listener
         self._loop = asyncio.new_event_loop()
-        self._driver: Driver[Requested] | None = None
+        self._driver: Driver[Requested | SeedAnswered] | None = None
         self._pending: deque[_Pending] = deque()
         self._is_taking_scheduled = False
         self._answers: dict[int, Callable[[Answered | GridStatError], None]] = {}
@@ -112,6 +125,19 @@ class SessionThread:
                 self._schedule_taking()
         return future
 
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Call on the session's thread after a while; only from that thread."""
+        self._loop.call_later(delay_s, call)
+
+    def answer_seed(self, edge: str, accepted: SeedAccepted | ProveAddress) -> None:
+        """Send the answer to a seed, or a proof; a lost session drops it, and asks again."""
+        with suppress(RuntimeError):  # The loop was closed meanwhile.
+            self._loop.call_soon_threadsafe(self._inject_answer, SeedAnswered(edge, accepted))
+
+    def _inject_answer(self, answer: SeedAnswered) -> None:
+        if self._driver is not None and not self._is_closed and self._bug is None:
+            self._driver.inject(answer)
+
     def close(self) -> None:
         """Say Bye, and end the thread; unanswered requests fail.
 
@@ -161,7 +187,7 @@ class SessionThread:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _connect(self, edges: tuple[EdgeAddress, ...]) -> None:
-        driver: Driver[Requested] = Driver(
+        driver: Driver[Requested | SeedAnswered] = Driver(
             self._session,
             self._credentials,
             perform=self._perform,
@@ -171,6 +197,13 @@ class SessionThread:
         for edge in edges:
             on_failure = partial(self._listener.connection_failed, edge.name)
             driver.connect_to(edge.identity, [(edge.host, edge.port)], on_failure=on_failure)
+        self._loop.call_later(STEP_S, self._step)
+
+    def _step(self) -> None:
+        if self._is_closed or self._bug is not None:
+            return
+        self._loop.call_later(STEP_S, self._step)
+        self._listener.step()
 
     async def _disconnect(self) -> None:
         try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from gridstat.endpoint.change import CODE_PURGED
 from gridstat.endpoint.change_notifier import FORGOTTEN, refusal_reason
+from gridstat.endpoint.joined_requests import JoinedRequests, undo
 from gridstat.endpoint.mailbox import Mailbox
 from gridstat.endpoint.options import refusal
 from gridstat.endpoint.pattern import PatternSubscription
@@ -24,6 +25,7 @@ from gridstat.endpoint.subscription_dispatch import SubscriptionDispatch
 from gridstat.model.errors import GridStatError, Malformed, Misuse, NoSuchVariable
 from gridstat.net.codec.event import walk_events
 from gridstat.net.command.endpoint_messages import (
+    SUBSCRIPTIONS_AT_ONCE,
     ChangeSubscription,
     ContractChanged,
     EventsPoliced,
@@ -107,7 +109,7 @@ class SubscriptionRegistry:
     # Requests of the application.
 
     def subscribe(self, specs: Sequence[SubscriptionSpec]) -> list[Subscription | GridStatError]:
-        """Request contracts, many in one message; each has its own answer, in order."""
+        """Request contracts, a few in each message; each has its own answer, in order."""
         found: list[Subscription | GridStatError] = []
         try:
             for at in range(0, len(specs), MANY_MAX):
@@ -121,7 +123,20 @@ class SubscriptionRegistry:
     def subscribe_later(
         self, specs: Sequence[SubscriptionSpec]
     ) -> Future[list[Subscription | GridStatError]]:
-        """Request contracts in one message, without waiting for the answers."""
+        """Request contracts, a few in each message, without waiting for the answers."""
+        parts: list[Future[list[Subscription | GridStatError]]] = []
+        try:
+            for at in range(0, max(1, len(specs)), SUBSCRIPTIONS_AT_ONCE):
+                asked = self._ask_for(specs[at : at + SUBSCRIPTIONS_AT_ONCE])
+                parts.append(asked)  # One by one: those before are undone if this fails.
+        except BaseException:
+            undo(parts, self.give_back)
+            raise
+        return parts[0] if len(parts) == 1 else JoinedRequests(parts, self.give_back)
+
+    def _ask_for(
+        self, specs: Sequence[SubscriptionSpec]
+    ) -> Future[list[Subscription | GridStatError]]:
         labels = [f"s{next(self._number)}" for _ in specs]
         requests = tuple(_request(spec, label) for spec, label in zip(specs, labels, strict=True))
 
@@ -259,6 +274,10 @@ class SubscriptionRegistry:
                 assert_never(notice)
 
     def _unpublished(self, notice: Unpublished) -> None:
+        pattern = self._patterns.get(notice.subscription_id)
+        if pattern is not None and notice.is_over:
+            self._pattern_ended(pattern, notice.reason)
+            return
         subscription = self._by_id.get(notice.subscription_id)
         if subscription is None:
             return
@@ -271,6 +290,16 @@ class SubscriptionRegistry:
             self._forget(subscription, code)
         else:
             subscription.incoming.holder.set_error_code(code)
+
+    def _pattern_ended(self, pattern: PatternSubscription, reason: str) -> None:
+        """Handle that the cloud has ended a pattern; its matches have notices of their own."""
+        log.warning("pattern_ended pattern=%r reason=%r", pattern.pattern, reason)
+        pattern.is_over = True
+        with self._lock:
+            self._patterns.pop(pattern.pattern_id, None)
+            if not pattern.matches:
+                self._by_label.pop(pattern.label, None)
+            self._specs.pop(pattern.label, None)
 
     def _contract_changed(self, notice: ContractChanged) -> None:
         subscription = self._by_id.get(notice.granted.subscription_id)
@@ -431,6 +460,8 @@ class SubscriptionRegistry:
             held = self._by_label.get(subscription.label)
             if isinstance(held, PatternSubscription):
                 held.lost(subscription)
+                if held.is_over and not held.matches:
+                    self._by_label.pop(subscription.label, None)
             else:
                 self._by_label.pop(subscription.label, None)
         self._expected.end(subscription)

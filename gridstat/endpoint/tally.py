@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from gridstat.endpoint.violation import Terms
     from gridstat.model.rate_law import Period
 
+BEHIND_NS_MAX: Final = 11_000_000_000
+"""Oldest event that a receiver may take: `GS_CLOCK_BEHIND_NS` of the core."""
 SETTLE_NS: Final = 1_000_000_000
 """Time after its latency at which a slot closes."""
 OPEN_SLOTS_MAX: Final = 4_096
@@ -266,7 +268,12 @@ class Tally:
         self._open.update(dict.fromkeys(range(first, slot, every)))
 
     def _is_set_back(self, terms: Terms, slot: int, arrived_ns: int) -> bool:
-        if not self._setback.is_set_back(self._clock.slot_ns(slot), arrived_ns, self._newest_ns):
+        # The receiver takes none so old, unless its own clock was set back with the publisher's.
+        newest = self._next - terms.every
+        is_beyond = self._clock.slot_ns(newest) - self._clock.slot_ns(slot) > BEHIND_NS_MAX
+        if not is_beyond and not self._setback.is_set_back(
+            self._clock.slot_ns(slot), arrived_ns, self._newest_ns
+        ):
             return False
         self._follow_clock(terms, slot, arrived_ns)
         self._next = slot + terms.every
@@ -277,9 +284,9 @@ class Tally:
     def _follow_clock(self, terms: Terms, slot: int, arrived_ns: int) -> None:
         """Continue with the slots of a publisher's clock that was set.
 
-        Slots that the clock skipped or repeated were not promised; those of real time were, and
-        routers and receiver drop the events of a second before they follow a clock that was set
-        back.
+        Slots that the clock skipped or repeated were not promised; those of real time were. Where
+        only the publisher's clock was set back, routers and receiver drop the events of a second
+        before they follow it.
         """
         lost_before = self._lost
         due = self._clock.newest_due(arrived_ns)
