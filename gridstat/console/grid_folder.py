@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.console.access import ACCESS_FILE
 from gridstat.console.terminals import terminal_names
+from gridstat.model.access_rules import toml_of
 from gridstat.model.cloud import RouterRole
 from gridstat.model.errors import ConfigurationError
 from gridstat.net.command.address import PORT_MAX, address_text
@@ -176,7 +177,10 @@ class GridFolder:
         """Return the grid's own file without its end-points, with the ports."""
         name = topology.cloud
         lines = [f'cloud = "{name}"', *self._broker_lines(name)]
-        lines += [f"name_service_port = {self._ports[_names_key(name)]}", *self._parent_lines(name)]
+        lines.append(f"name_service_port = {self._ports[_names_key(name)]}")
+        if topology.access is not None:
+            lines.append(f'access = "{topology.access}"')
+        lines += self._parent_lines(name)
         for router in topology.routers:
             lines += [
                 "[[router]]",
@@ -194,6 +198,7 @@ class GridFolder:
                 f"level = {channel.level}",
                 *_channel_lines(channel),
             ]
+        lines += [toml_of(rule) for rule in topology.rules]
         return "\n".join(lines) + "\n"
 
     def _access_text(self) -> str:
@@ -304,4 +309,5 @@ def _channel_lines(channel: EventChannel) -> list[str]:
         f"latency_ms = {channel.latency_us / 1_000}",
         f"mtu_bytes = {channel.mtu_bytes}",
         f"queue_events_max = {channel.queue_events_max}",
+        f'security = "{channel.security}"',
     ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gridstat.console.terminals import take_terminal, usable_terminals
 from gridstat.endpoint.connection_setup import connect
+from gridstat.model.channel_security import HOP
 from gridstat.model.errors import EndPointExists, Misuse
 from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
 
     from gridstat.console.access import Access
     from gridstat.endpoint.connection import Connection
+    from gridstat.model.channel_security import Security
 
 EDGES_DEFAULT = 2
 
 
 @contextmanager
-def attached(access: Access, end_point: str, edges: Sequence[str] | None) -> Iterator[Connection]:
+def attached(
+    access: Access, end_point: str, edges: Sequence[str] | None, security: Security = HOP
+) -> Iterator[Connection]:
     """A connection as this end-point; by the first two edges of its cloud unless some are named.
 
     Without an end-point it is the first free terminal, of the cloud of the edges that are named or
@@ -36,12 +40,15 @@ def attached(access: Access, end_point: str, edges: Sequence[str] | None) -> Ite
         if end_point:
             access.files_of(Role.ENDPOINT, end_point)
             path = access.certificates.path
-            yield stack.enter_context(connect(places, end_point, certificates=path))
+            grid = connect(places, end_point, certificates=path, security=security)
+            yield stack.enter_context(grid)
         else:
-            yield _as_terminal(seen, places, stack)
+            yield _as_terminal(seen, places, stack, security)
 
 
-def _as_terminal(access: Access, places: tuple[str, ...], stack: ExitStack) -> Connection:
+def _as_terminal(
+    access: Access, places: tuple[str, ...], stack: ExitStack, security: Security
+) -> Connection:
     """A connection as the first terminal that no other process uses, here or on another host."""
     names = usable_terminals(access)
     for name in names:
@@ -49,7 +56,8 @@ def _as_terminal(access: Access, places: tuple[str, ...], stack: ExitStack) -> C
         if lock is None:
             continue
         try:
-            grid = connect(places, name, certificates=access.certificates.path)
+            path = access.certificates.path
+            grid = connect(places, name, certificates=path, security=security)
         except EndPointExists:
             lock.close()
             continue  # A process on another host uses it.

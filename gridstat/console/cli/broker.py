@@ -44,6 +44,16 @@ A file to begin from:
 
   role = "edge"
 
+  [[access_rule]]                      # without rules nobody may do anything
+
+  name = "own"
+
+  who = "c1/**"
+
+  may = ["publish", "subscribe", "find"]
+
+  what = "c1/**"
+
 Below another broker, the same with
 
   [parent]

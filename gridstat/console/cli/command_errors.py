@@ -67,10 +67,10 @@ def print_failure(error: Exception) -> None:
         print_plainly(console, f"hint: {hint}")
 
 
-def print_plainly(console: Console, text: str) -> None:
+def print_plainly(console: Console, text: str, *, style: str = "") -> None:
     """Print a text as one line, without markup, codes of emoji, wrapping or control characters.
 
     File names may contain brackets, and text from outside must neither control the terminal nor
     begin a line of its own.
     """
-    console.print(Text(shown_text(text)), soft_wrap=True)
+    console.print(Text(shown_text(text), style), soft_wrap=True)

@@ -121,6 +121,10 @@ def run_experiment(
     if json:
         facts = {"experiment": name, "command": command_of(name, options), **flat_figures(result)}
         print_plainly(Console(), json_text.dumps(facts))
+    if result.missed:
+        for bound in result.missed:
+            print_plainly(Console(stderr=True), f"missed: {bound}")
+        raise typer.Exit(EXIT_FAILURE)
 
 
 def load_experiments() -> Mapping[str, Experiment]:
@@ -194,7 +198,8 @@ def described(experiment: Experiment) -> dict[str, object]:
 def flat_figures(result: Result) -> dict[str, Any]:
     """The figures, and for every source that printed one, its number and whether the two compare.
 
-    A figure that S0 and S3 both printed has fields of its own for each of them.
+    A figure that S0 and S3 both printed has fields of its own for each of them. A figure with a
+    bound has fields for the bound and for whether it is met.
     """
     flat: dict[str, Any] = dict(result.figures)
     for comparison in result.comparisons:
@@ -203,6 +208,11 @@ def flat_figures(result: Result) -> dict[str, Any]:
         flat[f"{name}_theirs"] = comparison.theirs
         flat[f"{name}_comparable"] = comparison.comparable
         flat[f"{name}_reason"] = comparison.reason
+    for bound in result.bounds:
+        flat[f"{bound.figure}_at_most"] = bound.at_most
+        flat[f"{bound.figure}_met"] = bound.met
+    if result.bounds:
+        flat["bounds_met"] = "no" if result.missed else "yes"
     return flat
 
 

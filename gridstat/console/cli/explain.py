@@ -14,6 +14,7 @@ from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.figures import milliseconds
 from gridstat.console.cli.options import AsJson, Folder, Operator
 from gridstat.console.live.grid_survey import reason_of, watched_brokers
+from gridstat.model.channel_security import NONE
 from gridstat.model.errors import NoSuchVariable
 from gridstat.net.command.messages import Explain
 
@@ -36,6 +37,8 @@ Examples:
 """
 BETWEEN_CLOUDS = 1 << 31
 """Channels with such numbers belong to brokers above clouds."""
+PLAIN = "NOT SEALED"
+"""Mark of channels whose datagrams anybody can read and forge; such lines are red."""
 PATH_COUNTS_SHOWN = ("expected", "delivered", "first", "late", "lost")
 
 
@@ -51,7 +54,7 @@ def explain(
         print_plainly(console, json_text.dumps(facts))
         return
     for line in explained(facts):
-        print_plainly(console, line)
+        print_plainly(console, line, style="red" if PLAIN in line else "")
 
 
 async def _asked(access: Access, variable: str, who: str) -> dict[str, Any]:
@@ -127,6 +130,8 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
         )
     if "detection_ms" in subscription:
         yield f"    {detection_text(subscription['detection_ms'])}"
+    for hop in subscription.get("plain", ()):  # A broker of the release before does not tell it.
+        yield f"    {hop} is {PLAIN} (security none)"
     for number, path in enumerate(subscription["paths"], start=1):
         way = " → ".join(path["routers"])
         yield f"    path {number}: {way}, predicted {milliseconds(path['latency_us'])}"
@@ -188,6 +193,7 @@ def channel_text(channel: dict[str, Any]) -> str:
     of += probe_text(channel)
     marks = "" if channel["is_up"] else ", DOWN"
     marks += ", BACK-PRESSURED: admits nothing" if channel["is_back_pressured"] else ""
+    marks += f", {PLAIN} (security none)" if channel.get("security") == NONE else ""
     return f"{channel['label']}: {promised}{of}{marks}"
 
 

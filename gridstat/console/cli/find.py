@@ -11,7 +11,8 @@ from rich.console import Console
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
 from gridstat.console.cli.command_errors import print_plainly
-from gridstat.console.cli.options import COUNT_MAX, AsJson, Edges, EndPoint, Folder
+from gridstat.console.cli.options import COUNT_MAX, AsJson, Edges, EndPoint, Folder, Security
+from gridstat.model.channel_security import HOP
 from gridstat.model.cloud import is_pattern
 from gridstat.model.errors import UnknownName
 
@@ -40,6 +41,7 @@ def find(
     after: Annotated[str, typer.Option("--after", help="Only those behind this name.")] = "",
     end_point: EndPoint = "",
     edge: Edges = None,
+    security: Security = HOP,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
@@ -49,7 +51,7 @@ def find(
         # A cloud knows its own variables, so the request goes to the cloud that the pattern names.
         access = access.beside(pattern.partition("/")[0])
     console = Console()
-    with attached(access, end_point, edge) as grid:
+    with attached(access, end_point, edge, security) as grid:
         found = grid.find(pattern, after=after, limit=limit)
     for variable in found:
         print_plainly(console, line_of(variable, as_json=json))

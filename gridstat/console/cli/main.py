@@ -37,6 +37,7 @@ COMMANDS: Final = (
     "tree",
     "top",
     "flood",
+    "access",
     "cloud",
     "certificates",
     "host",

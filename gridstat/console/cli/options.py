@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from gridstat.model import channel_security
 from gridstat.model.qos import LATENCY_US_MAX
 
 US_PER_MS: Final = 1_000
@@ -51,5 +52,13 @@ Edges = Annotated[
         "--edge",
         help="An edge router to attach to, by name; may be given twice. Else the first two.",
         show_default=False,
+    ),
+]
+Security = Annotated[
+    channel_security.Security,
+    typer.Option(
+        "--security",
+        help="Events to and from the edges: hop (sealed), or none (plain), as the edges' "
+        "endpoint_security.",
     ),
 ]

@@ -14,7 +14,7 @@ from rich.console import Console
 from gridstat.console.access import ACCESS_FILE, folder_from, load_access
 from gridstat.console.cli.attaching import edge_addresses
 from gridstat.console.cli.command_errors import print_plainly, reporting_errors
-from gridstat.console.cli.options import SECONDS_MAX, AsJson, Edges, Folder
+from gridstat.console.cli.options import SECONDS_MAX, AsJson, Edges, Folder, Security
 from gridstat.console.cli.pipeline_history import audit, mine, replay, show
 from gridstat.console.cli.pipeline_options import (
     MASTER,
@@ -31,6 +31,8 @@ from gridstat.console.cli.pipeline_options import (
     spark_of,
 )
 from gridstat.console.live.pipeline_view import alarm_table, look, rollup_table
+from gridstat.model import channel_security
+from gridstat.model.channel_security import HOP
 from gridstat.model.errors import ConfigurationError, GridStatError
 
 if TYPE_CHECKING:
@@ -114,6 +116,7 @@ def run(
     ] = False,
     end_point: EndPoint = "",
     edge: Edges = None,
+    security: Security = HOP,
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.0, max=SECONDS_MAX, help="0: no end.")
     ] = 0.0,
@@ -129,7 +132,7 @@ def run(
         folder=folder_of(folder, into, log),
         spark=spark_of(master, driver_memory),
         rules=load_rules(rules),
-        feedback=_feedback(folder, edge, end_point, is_wanted=not without_alerts),
+        feedback=_feedback(folder, edge, end_point, security, is_wanted=not without_alerts),
         ingest=IngestSettings(
             trigger_s=trigger_s, delay_s=delay_s, compact_s=compact_s, keeps_log=keep_log
         ),
@@ -248,7 +251,12 @@ def compact(
 
 
 def _feedback(
-    folder: Path | None, edges: list[str] | None, end_point: str, *, is_wanted: bool
+    folder: Path | None,
+    edges: list[str] | None,
+    end_point: str,
+    security: channel_security.Security,
+    *,
+    is_wanted: bool,
 ) -> Feedback | None:
     """Return the path of alarms back into the grid, if there is one."""
     from gridstat.console.daemons.pipeline_daemon import Feedback  # Needs Spark.
@@ -261,7 +269,7 @@ def _feedback(
         return None
     access = load_access(folder)
     seen = access.beside(end_point.partition("/")[0])
-    return Feedback(access, edge_addresses(seen, edges), end_point)
+    return Feedback(access, edge_addresses(seen, edges), end_point, security)
 
 
 def _state(place: PipelineFolder, progress: Mapping[str, Any]) -> str:

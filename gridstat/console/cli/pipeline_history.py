@@ -15,7 +15,7 @@ from rich.console import Console
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
 from gridstat.console.cli.command_errors import print_plainly
-from gridstat.console.cli.options import AsJson, Edges, Folder
+from gridstat.console.cli.options import AsJson, Edges, Folder, Security
 from gridstat.console.cli.pipeline_options import (
     MASTER,
     MEMORY,
@@ -31,13 +31,14 @@ from gridstat.console.cli.pipeline_options import (
 )
 from gridstat.console.daemons.replay_publisher import ReplayPublisher, check_speed, run_name
 from gridstat.console.fitted_table import FittedTable, print_table
+from gridstat.model.channel_security import HOP
 from gridstat.model.errors import Misuse
+from gridstat.net.core_dumps import forbid_core_dumps
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from gridstat.console.fitted_table import FittedTable, print_table
-from gridstat.console.daemons.replay_publisher import ReplayTally
+    from gridstat.console.daemons.replay_publisher import ReplayTally
 
 GAPS_SHOWN: Final = 20
 
@@ -112,6 +113,7 @@ def replay(
         ),
     ] = "",
     edge: Edges = None,
+    security: Security = HOP,
     folder: Folder = None,
     into: Into = None,
     log: Log = None,
@@ -128,10 +130,11 @@ def replay(
     check_speed(speed)
     request = ReplayRequest(instant_ns(since), instant_ns(until), tuple(names))
     console = Console()
+    forbid_core_dumps()
     with spark_for(master, driver_memory, "replaying") as spark:
         source = ReplaySource(spark, existing(folder_of(folder, into, log)))
         end_point = end_point or run_name(access.cloud, run or str(round(time.time())))
-        with attached(access, end_point, edge) as grid:
+        with attached(access, end_point, edge, security) as grid:
             stop = _stop_on_signals()
             publisher = ReplayPublisher(grid, speed)
             published = publisher.register(source.variables(request))

@@ -13,11 +13,13 @@ from rich.console import Console
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
 from gridstat.console.cli.command_errors import print_plainly
-from gridstat.console.cli.options import COUNT_MAX, Edges, Folder
+from gridstat.console.cli.options import COUNT_MAX, Edges, Folder, Security
 from gridstat.console.config.cloud_grid import period_of
 from gridstat.console.simulation.schedule import instant_ns
+from gridstat.model.channel_security import HOP
 from gridstat.model.errors import Misuse
 from gridstat.model.rate_law import NS_PER_S, Period, slot_of
+from gridstat.model.stamp_law import DELAY_MS_DEFAULT, DELAY_MS_MAX, NS_PER_MS
 from gridstat.model.status import BuiltinType
 
 if TYPE_CHECKING:
@@ -53,15 +55,25 @@ def publish(
             show_default=False,
         ),
     ] = "",
+    delay_ms: Annotated[
+        int,
+        typer.Option(
+            "--delay-ms",
+            min=DELAY_MS_DEFAULT,
+            max=DELAY_MS_MAX,
+            help="How old a value may be at the first router; more than the default needs a rule.",
+        ),
+    ] = DELAY_MS_DEFAULT,
     edge: Edges = None,
+    security: Security = HOP,
     folder: Folder = None,
 ) -> None:
     end_point = publisher_of(name, end_point)
     period = _period(rate)
     console = Console(stderr=True)
     sent = failed = 0
-    with attached(load_access(folder), end_point, edge) as grid:
-        publication = grid.publish(name, BuiltinType.FLOAT64, period=period)
+    with attached(load_access(folder), end_point, edge, security) as grid:
+        publication = grid.publish(name, BuiltinType.FLOAT64, period=period, delay_ms=delay_ms)
         print_plainly(console, f"publishing {name} as variable {publication.variable.variable_id}")
         slot = slot_of(time.time_ns(), period)
         try:
@@ -96,8 +108,13 @@ def publisher_of(name: str, end_point: str = "") -> str:
 
 
 def next_slot(slot: int, now_ns: int, period: Period) -> int:
-    """The one after this; after a pause of the input the one that comes next, not a past one."""
-    return max(slot + 1, slot_of(now_ns, period))
+    """The one after this; after a pause of the input the one that comes next, not a past one.
+
+    The first router takes no value whose instant has long passed.
+    """
+    nearest = slot_of(now_ns, period)
+    is_past = instant_ns(nearest, period) < now_ns - DELAY_MS_DEFAULT * NS_PER_MS // 2
+    return max(slot + 1, nearest + is_past)
 
 
 def _period(rate: str) -> Period:

@@ -20,9 +20,11 @@ from gridstat.console.cli.options import (
     AsJson,
     Edges,
     Folder,
+    Security,
 )
 from gridstat.console.config.cloud_grid import period_of
 from gridstat.endpoint.options import qos
+from gridstat.model.channel_security import HOP
 from gridstat.model.errors import ConfigurationError, Misuse
 from gridstat.model.rate_law import EVERY_MAX
 from gridstat.record.log_settings import LEDGER_S, MIB, LogSettings, RecorderSettings
@@ -128,6 +130,7 @@ def recorder(
     seconds: Seconds = 0.0,
     end_point: EndPoint = "",
     edge: Edges = None,
+    security: Security = HOP,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
@@ -140,8 +143,8 @@ def recorder(
         "latency_ms": latency_ms,
         "redundancy": redundancy,
         "priority": priority,
+        "preset": preset or None,
     }
-    given |= {"preset": preset or None}
     options = {name: value for name, value in given.items() if value is not None}
     plan = RecorderPlan(
         access=access,
@@ -149,9 +152,7 @@ def recorder(
         end_point=end_point or f"{access.cloud}/recorder",
         edges=edge_addresses(access, edge),
         names=tuple(names or [f"{access.cloud}/**"]),
-        qos=_quality(
-            cast("QosOptions", options | ({"preset": preset} if preset else {})), rate, every
-        ),
+        qos=_quality(cast("QosOptions", options), rate, every),
         settings=RecorderSettings(
             events=_bounds(log_mib, segment_mib, segment_s),
             sync_s=sync_s,
@@ -162,6 +163,7 @@ def recorder(
         ledger_s=ledger_s,
         metrics_port=metrics_port,
         seconds=seconds,
+        security=security,
     )
     _run(plan, is_json=json)
 

@@ -23,10 +23,12 @@ from gridstat.console.cli.options import (
     Edges,
     EndPoint,
     Folder,
+    Security,
 )
 from gridstat.console.config.cloud_grid import period_of
 from gridstat.endpoint.options import qos
 from gridstat.endpoint.subscriber import read_decoded
+from gridstat.model.channel_security import HOP
 from gridstat.model.cloud import is_pattern
 from gridstat.model.errors import Misuse
 from gridstat.model.rate_law import NS_PER_S
@@ -82,6 +84,7 @@ def subscribe(
     end_point: EndPoint = "",
     flooded: Annotated[bool, typer.Option("--flooded", help="All that floods.")] = False,
     edge: Edges = None,
+    security: Security = HOP,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
@@ -95,7 +98,7 @@ def subscribe(
     if rate:
         quality = qos(interval=_interval(rate), latency_ms=latency_ms, redundancy=redundancy)
     console = Console()
-    with attached(access, end_point, edge) as grid:
+    with attached(access, end_point, edge, security) as grid:
         printer = Printer(console, as_json=json, changes=grid.changes())
         if flooded:
             printer.begin_flooded(grid)

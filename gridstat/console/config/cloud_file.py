@@ -8,16 +8,23 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from gridstat.console.config.access_section import (
+    RULES_IN_FILE_MAX,
+    AccessRuleSection,
+    AccessWord,
+    access_rules_of,
+)
 from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.metrics_tls import MetricsTlsSection
 from gridstat.console.config.toml_file import Section, load_settings
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import LayoutError
 from gridstat.model.identifiers import ChannelId
+from gridstat.model.keys.key_settings import KeySettings
 from gridstat.model.probe_law import (
     INTERVAL_MS_MAX,
     INTERVALS_PER_SILENCE,
@@ -30,10 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from gridstat.model.access_rules import AccessRule
     from gridstat.model.errors import ConfigurationError
     from gridstat.net.command.address import Address
 
 US_PER_MS: Final = 1_000
+MS_PER_S: Final = 1_000
+EPOCH_S_MIN: Final = 0.5
 _WORD: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 HINT: Final = "`gridstat up --folder FOLDER` writes the files of a working cloud, to begin from"
 
@@ -113,6 +123,36 @@ class ChannelSection(Section):
     level: int = Field(default=1, ge=0, le=255)
     mtu_bytes: int = Field(default=1_232, ge=64, le=9_000)
     queue_events_max: int = Field(default=1_024, ge=1, le=2**20)
+    security: Literal["hop", "none"] = "hop"
+
+
+class KeysSection(Section):
+    """`[keys]`: how often keys of sealed channels change; shorter times are for tests.
+
+    An end follows the other one every quarter of a second, so an epoch has two steps at least.
+    """
+
+    epoch_s: float = Field(default=120.0, ge=EPOCH_S_MIN, le=120, strict=False)
+    reseed_s: float = Field(default=3_600.0, ge=EPOCH_S_MIN, le=3_600, strict=False)
+    life_s: float = Field(default=86_400.0, ge=2 * EPOCH_S_MIN, le=86_400, strict=False)
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.epoch_s > self.reseed_s:
+            raise ValueError(
+                f"epoch_s {self.epoch_s:g} is longer than reseed_s {self.reseed_s:g}|"
+                "a seed serves one epoch at least: shorten epoch_s"
+            )
+        if self.reseed_s > self.life_s / 2:
+            raise ValueError(
+                f"reseed_s {self.reseed_s:g} is longer than half of life_s {self.life_s:g}|"
+                "a fresh seed must be missed once without harm: shorten reseed_s"
+            )
+        return self
+
+    def settings(self) -> KeySettings:
+        times = (self.epoch_s, self.reseed_s, self.life_s)
+        return KeySettings(*(round(time_s * MS_PER_S) for time_s in times))
 
 
 def _probe_interval_ms(read: dict[str, Any]) -> int:
@@ -139,10 +179,14 @@ class TimingSection(Section):
 
 
 class QuotaSection(Section):
-    """`[quota]`: what one end-point may hold."""
+    """`[quota]`: what one identity may use; access rules raise it for some."""
 
     publications_max: int = Field(default=10_000, ge=0, le=10**6)
-    subscriptions_max: int = Field(default=100_000, ge=0, le=10**7)
+    subscriptions_max: int = Field(default=10_000, ge=0, le=10**7)
+    sessions_max: int = Field(default=2, ge=1, le=10)
+    capacity_share: float = Field(default=0.25, ge=0, le=1, strict=False)
+    commands_per_s: int = Field(default=200, ge=0, le=10**6)
+    patterns_max: int = Field(default=1_000, ge=0, le=10**5)
 
 
 class LogSection(Section):
@@ -171,16 +215,25 @@ class CloudSettings(Section):
     channel: list[ChannelSection] = Field(default=[], max_length=100_000)
     timing: TimingSection = TimingSection()
     quota: QuotaSection = QuotaSection()
+    keys: KeysSection = KeysSection()
+    access: AccessWord | None = None
+    access_rule: list[AccessRuleSection] = Field(default=[], max_length=RULES_IN_FILE_MAX)
     log: LogSection = LogSection()
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Routers and channels with their full names; channels are numbered from 1 in file order."""
+    """Routers and channels with their full names, and the access rules.
+
+    Channels are numbered from 1 in file order. `access` is None if the file does not say whether
+    the rules are enforced.
+    """
 
     cloud: str
     routers: tuple[Router, ...]
     channels: tuple[EventChannel, ...]
+    rules: tuple[AccessRule, ...] = ()
+    access: AccessWord | None = None
 
 
 def load_cloud(path: Path) -> tuple[CloudSettings, Topology]:
@@ -215,9 +268,12 @@ def topology_of(settings: CloudSettings, *, file: str) -> Topology:
                 level=section.level,
                 mtu_bytes=section.mtu_bytes,
                 queue_events_max=section.queue_events_max,
+                security=section.security,
             )
             for number, (from_router, to_router, section) in enumerate(ways, start=1)
         ),
+        rules=access_rules_of(settings.access_rule, file=file),
+        access=settings.access,
     )
 
 

@@ -11,6 +11,7 @@ from gridstat.console.config.cloud_file import CloudSettings, Name, topology_of
 from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.toml_file import Section
 from gridstat.console.grid import Grid, PipelineOptions, Pmu, Subscriber
+from gridstat.model.access_rules import AccessRule, toml_of
 from gridstat.model.cloud import check_name, check_pattern, is_pattern
 from gridstat.model.errors import LayoutError
 from gridstat.model.qos import PRESETS, QosRequest
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from gridstat.model.errors import ConfigurationError
 
-OBEYED: Final = frozenset({"cloud", "x", "y", "host", "router", "channel"})
+OBEYED: Final = frozenset({"cloud", "x", "y", "host", "router", "channel", "access", "access_rule"})
 """Keys of a cloud's file that `gridstat up` obeys; it writes the others itself for each broker."""
 QUANTITIES: Final = ("voltage-magnitude", "voltage-angle", "frequency", "frequency-change")
 US_PER_MS: Final = 1_000
@@ -212,6 +213,31 @@ def _complaints(settings: GridSettings, *, file: str) -> Iterator[ConfigurationE
             yield complaint(
                 file, "pipeline", "there is no recorder", hint="a [recorder] writes what it reads"
             )
+    if _admits_nobody(settings):
+        yield complaint(
+            file,
+            "access_rule",
+            "without rules nobody may publish or subscribe, and the file has end-points",
+            hint=f"write, for example:\n\n{_usual_rules(settings.cloud)}",
+        )
+
+
+def _admits_nobody(settings: GridSettings) -> bool:
+    has_rules = settings.access_rule or settings.access == "observe"
+    return not has_rules and bool(settings.pmu or settings.subscriber or settings.recorder)
+
+
+def _usual_rules(cloud: str) -> str:
+    """Rules by which the end-points of a cloud may do what most grids let them.
+
+    Names have no owner by these: end-points of any depth publish, so no depth of a name is theirs.
+    """
+    everyone = f"{cloud}/**"
+    rules = (
+        AccessRule("publishers", everyone, ("publish",), everyone),
+        AccessRule("readers", everyone, ("subscribe", "find"), "**"),
+    )
+    return "\n\n".join(map(toml_of, rules))
 
 
 def _end_points(settings: GridSettings) -> Iterator[tuple[str, PmuSection | SubscriberSection]]:

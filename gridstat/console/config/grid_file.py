@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
+from gridstat.console.config.access_section import (
+    RULES_IN_FILE_MAX,
+    AccessRuleSection,
+    AccessWord,
+)
 from gridstat.console.config.cloud_file import ChannelSection, Host, Name, RouterSection
 from gridstat.console.config.cloud_grid import (
     GridSettings,
@@ -61,6 +66,8 @@ class CloudSection(Section):
     subscriber: list[SubscriberSection] = Field(default=[], max_length=500)
     recorder: RecorderSection | None = None
     pipeline: PipelineSection | None = None
+    access: AccessWord | None = None
+    access_rule: list[AccessRuleSection] = Field(default=[], max_length=RULES_IN_FILE_MAX)
 
 
 class TreeGridSettings(Section):
@@ -116,6 +123,8 @@ def _as_one(section: CloudSection, host: str) -> GridSettings:
         subscriber=section.subscriber,
         recorder=section.recorder,
         pipeline=section.pipeline,
+        access=section.access,
+        access_rule=section.access_rule,
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from gridstat.console.config.cloud_file import AddressText, Host, LogSection, Port
+from gridstat.console.config.cloud_file import AddressText, Host, KeysSection, LogSection, Port
 from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.metrics_tls import (
     LOOPBACK,
@@ -22,8 +22,10 @@ from gridstat.console.config.metrics_tls import (
 )
 from gridstat.console.config.toml_file import Section, beside, load_settings, settings_of
 from gridstat.core.rows import DATAGRAM_VERSION_MAX, Limits
+from gridstat.model.channel_security import HOP, Security
 from gridstat.model.cloud import RouterRole, check_name
 from gridstat.model.errors import LayoutError
+from gridstat.model.keys.key_settings import KEYS_DEFAULT, KeySettings
 from gridstat.net.command.address import parse_address
 
 if TYPE_CHECKING:
@@ -102,6 +104,8 @@ class RouterSettings(Section):
     broker: BrokerSection
     listen: ListenSection = ListenSection()
     command: CommandSection = CommandSection()
+    endpoint_security: Literal["hop", "none"] = "hop"
+    keys: KeysSection = KeysSection()
     limits: LimitsSection = LimitsSection()
     thread: ThreadSection = ThreadSection()
     log: LogSection = LogSection()
@@ -123,6 +127,10 @@ class RouterPlan:
     limits: Limits
     end_points_max: int = 1_024
     versions_max: int = DATAGRAM_VERSION_MAX
+    endpoint_security: Security = HOP
+    """Whether the channels of end-points are sealed."""
+    keys: KeySettings = KEYS_DEFAULT
+    """Times of the seeds that an edge router gives to its end-points."""
     cpu: int | None = None
     fifo_priority: int | None = None
     """Priority of the forwarding thread; None: the usual one, if the process may have it; 0:
@@ -177,6 +185,8 @@ def _plan_of(settings: RouterSettings, path: Path) -> RouterPlan:
         ),
         end_points_max=limits.end_points_max,
         versions_max=settings.versions_max,
+        endpoint_security=settings.endpoint_security,
+        keys=settings.keys.settings(),
         cpu=settings.thread.cpu,
         fifo_priority=settings.thread.fifo_priority,
         locks_memory=settings.thread.locks_memory,

@@ -6,13 +6,14 @@ here (`c1/b0`); `cloud_file.py` is the file of a broker with routers of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
 from gridstat.console.config.cloud_file import (
     US_PER_MS,
     Host,
+    KeysSection,
     LeaseTime,
     LogSection,
     Name,
@@ -67,6 +68,13 @@ class BorderChannelSection(Section):
     latency_ms: float = Field(default=0.0, ge=0, le=60_000, strict=False)
     mtu_bytes: int = Field(default=1_232, ge=64, le=9_000)
     queue_events_max: int = Field(default=1_024, ge=1, le=2**20)
+    security: Literal["hop", "none"] = "hop"
+
+
+class TreeQuotaSection(Section):
+    """`[quota]`: what one identity may reserve of each channel that this broker owns."""
+
+    capacity_share_max: float = Field(default=0.5, ge=0, le=1, strict=False)
 
 
 class TreeSettings(Section):
@@ -84,6 +92,8 @@ class TreeSettings(Section):
     metrics_tls: MetricsTlsSection | None = None
     child: list[ChildSection] = Field(min_length=1, max_length=CHILDREN_MAX)
     channel: list[BorderChannelSection] = Field(default=[], max_length=100_000)
+    keys: KeysSection = KeysSection()
+    quota: TreeQuotaSection = TreeQuotaSection()
     log: LogSection = LogSection()
 
     @property
@@ -112,6 +122,7 @@ def border_channels(sections: Sequence[BorderChannelSection]) -> tuple[EventChan
             level=0,
             mtu_bytes=section.mtu_bytes,
             queue_events_max=section.queue_events_max,
+            security=section.security,
         )
         for number, (from_router, to_router, section) in enumerate(ways, start=1)
     )

@@ -18,6 +18,7 @@ from math import nan
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 
 from gridstat.endpoint.connection_setup import connect
+from gridstat.model.channel_security import HOP
 from gridstat.model.errors import GridStatError, LayoutError, Refused
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.model.status import BuiltinType
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gridstat.console.access import Access
+    from gridstat.model.channel_security import Security
     from gridstat.model.status import ValueType
     from gridstat.net.clock import Clock
 
@@ -261,13 +263,16 @@ def alarm_publisher(
     edges: Sequence[str],
     end_point: str,
     settings: FeedbackSettings | None = None,
+    *,
+    security: Security = HOP,
 ) -> AlarmPublisher:
     """Return a publisher that attaches to these edges, given as for `connect`, at the first
     alarm."""
 
     def attach() -> Grid:
         access.files_of(Role.ENDPOINT, end_point)
-        return connect(edges, end_point, certificates=access.certificates.path)
+        path = access.certificates.path
+        return connect(edges, end_point, certificates=path, security=security)
 
     return AlarmPublisher(attach, settings)
 

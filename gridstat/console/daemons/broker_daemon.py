@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.requests.queries import NameService
-from gridstat.broker.settings import NS_PER_MS, BrokerSettings, Quotas
+from gridstat.broker.settings import NS_PER_MS, AccessSettings, BrokerSettings, Quotas
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.config.metrics_tls import LOOPBACK, metrics_tls
 from gridstat.console.config.toml_file import beside
@@ -22,6 +22,7 @@ from gridstat.console.daemons.stand_by import JournalPlan, journal_plan
 from gridstat.model.probe_law import ProbeSettings
 from gridstat.net.command.driver import Driver, DriverEnvironment
 from gridstat.net.command.identity import Identity, Role
+from gridstat.net.core_dumps import forbid_core_dumps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +77,11 @@ class BrokerDaemon:
         self._parts = BrokerParts(plan)
         self.journal = self._parts.journal
         self.broker = LeafBroker(
-            replace(broker_settings(plan.settings), term_min=plan.term_min),
+            replace(
+                broker_settings(plan.settings),
+                term_min=plan.term_min,
+                access=access_settings(plan.topology),
+            ),
             self._parts.outside,
             routers=plan.topology.routers,
             channels=plan.topology.channels,
@@ -160,10 +165,22 @@ def broker_settings(settings: CloudSettings) -> BrokerSettings:
         change_lead_ns=timing.change_lead_ms * NS_PER_MS,
         quarantine_ns=round(timing.quarantine_s * NS_PER_S),
         quotas=Quotas(
-            publications_max=quota.publications_max, subscriptions_max=quota.subscriptions_max
+            publications_max=quota.publications_max,
+            subscriptions_max=quota.subscriptions_max,
+            edges_max=quota.sessions_max,
+            capacity_share=quota.capacity_share,
+            commands_per_s=quota.commands_per_s,
+            patterns_max=quota.patterns_max,
         ),
         probes=ProbeSettings(timing.probe_interval_ms, timing.silent_ms_max),
+        keys=settings.keys.settings(),
     )
+
+
+def access_settings(topology: Topology) -> AccessSettings:
+    """The file's access rules, and what it says about them."""
+    is_enforced = None if topology.access is None else topology.access == "enforce"
+    return AccessSettings(rules=topology.rules, is_enforced=is_enforced)
 
 
 def run_broker(
@@ -172,6 +189,7 @@ def run_broker(
     """The whole life of a broker process, its log and event loop included."""
     settings = plan.settings
     set_up_logging(level=settings.log.level, is_json=settings.log.json_lines)
+    forbid_core_dumps()
     callbacks = ServiceCallbacks(
         plan.name, f"managing cloud {settings.cloud}", on_ready, on_message
     )

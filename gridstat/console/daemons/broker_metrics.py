@@ -48,10 +48,39 @@ class BrokerCollector(Collector):
         yield from _channels(facts["channels"])
         yield _ledgers(self._figures.ledgers)
         yield _path_ledgers(self._figures.ledgers)
+        yield from _access(facts["access"])
+        yield from key_families(facts["keys"])
         yield from journal_families(self._figures.journal)
         yield from session_families(self._figures.sessions)
         yield from listener_families(PREFIX, self._figures.listeners)
         yield gauge("descriptors_max", "Limit of open files.", self._figures.descriptors_max)
+
+
+def _access(facts: Mapping[str, Any]) -> Iterator[Metric]:
+    is_enforced = float(facts["mode"] == "enforce")
+    yield gauge("access_enforced", "Whether the access rules hold: 1, or 0.", is_enforced)
+    yield gauge("access_rules", "Access rules in force.", facts["rule_count"])
+    for name, text in (
+        ("refused", "Requests that no access rule allows, and that were refused."),
+        ("observed", "Requests that no access rule allows, and that were only noted."),
+    ):
+        family = CounterMetricFamily(f"{PREFIX}_access_{name}", text)
+        family.add_metric([], facts[name])
+        yield family
+
+
+def key_families(facts: Mapping[str, Any]) -> Iterator[Metric]:
+    """Yield metrics of the seeds that a broker gives."""
+    for name, text, number in (
+        ("sealed_channels", "Sealed channels that it gives seeds for.", facts["sealed_channels"]),
+        ("plain_channels", "Channels with security none.", len(facts["plain_channels"])),
+        ("unsealable_channels", "Channels closed as an end cannot seal.", len(facts["closed"])),
+        ("overdue_seeds", "Channels without a fresh seed for long.", len(facts["overdue"])),
+    ):
+        yield gauge(name, text, number)
+    given = CounterMetricFamily(f"{PREFIX}_given_seeds", "Seeds that both ends have got.")
+    given.add_metric([], facts["seeds_given"])
+    yield given
 
 
 def session_families(facts: Mapping[str, int]) -> Iterator[Metric]:

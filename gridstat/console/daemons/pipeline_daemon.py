@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gridstat.console.daemons.alarm_publisher import alarm_publisher
 from gridstat.console.daemons.service import READ_AGAIN, notify
+from gridstat.model.channel_security import HOP
+from gridstat.net.core_dumps import forbid_core_dumps
 from gridstat.pipeline.jobs.alarm_follower import AlarmFollower
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
 from gridstat.pipeline.progress import read_progress
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gridstat.console.access import Access
+    from gridstat.model.channel_security import Security
     from gridstat.pipeline.alarm_rules import AlarmRule
     from gridstat.pipeline.pipeline_folder import PipelineFolder
     from gridstat.pipeline.spark_session import Spark
@@ -45,6 +48,7 @@ class Feedback:
     access: Access
     edges: tuple[str, ...]
     name: str = ""
+    security: Security = HOP
 
     @property
     def end_point(self) -> str:
@@ -79,6 +83,7 @@ class PipelineCallbacks:
 def run_pipeline(plan: PipelinePlan, callbacks: PipelineCallbacks) -> Line:
     """Run until a signal, the end of its time, or the end of the recorded data; return the
     progress."""
+    forbid_core_dumps()
     with ExitStack() as stack:
         stop = threading.Event()
         stack.enter_context(stop_on_signals(stop, callbacks.on_message))
@@ -113,7 +118,7 @@ def _alarms(plan: PipelinePlan, stack: ExitStack, stop: threading.Event) -> Alar
     if plan.feedback is None:
         return AlarmFollower(plan.folder, plan.rules)
     way = plan.feedback
-    publisher = alarm_publisher(way.access, way.edges, way.end_point)
+    publisher = alarm_publisher(way.access, way.edges, way.end_point, security=way.security)
     stack.enter_context(publisher)
     return AlarmFollower(
         plan.folder,

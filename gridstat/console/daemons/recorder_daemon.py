@@ -24,10 +24,12 @@ from gridstat.console.daemons.recorder_rows import AccountRows
 from gridstat.console.daemons.service import READ_AGAIN, daemon_signals, notify
 from gridstat.console.operator_session import open_operator_session
 from gridstat.endpoint.connection_setup import connect_async
+from gridstat.model.channel_security import HOP
 from gridstat.model.cloud import is_pattern
 from gridstat.model.errors import GridStatError
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Account
+from gridstat.net.core_dumps import forbid_core_dumps
 from gridstat.record.gap_records import GapReason
 from gridstat.record.log_settings import LEDGER_S
 from gridstat.record.record_kinds import CONTRACTS, COUNTERS, LEDGERS
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from gridstat.console.operator_session import OperatorSession
     from gridstat.core.samples import Samples
     from gridstat.endpoint.connection import Connection
+    from gridstat.model.channel_security import Security
     from gridstat.model.qos import QosRequest
     from gridstat.model.status import StatusVariable
     from gridstat.record.log_settings import RecorderSettings
@@ -74,6 +77,8 @@ class RecorderPlan:
     metrics_port: int | None = None
     seconds: float = 0.0
     """Time after which the recorder ends by itself; 0: never."""
+    security: Security = HOP
+    """Whether events to and from the edges are sealed, as `endpoint_security` of the edges."""
 
 
 class RecorderTap:
@@ -150,6 +155,7 @@ class RecorderDaemon:
             timeout_s=ATTACH_S_MAX,
             ring_events=RING_EVENTS,
             option_bytes=OPTION_BYTES,
+            security=plan.security,
         )
         # From here on the time without a recorder is recorded, however this process ends.
         down_until_ns = await asyncio.to_thread(self._recorder.note_downtime)
@@ -288,6 +294,7 @@ def run_recorder(
 ) -> Line:
     """The whole life of a recorder process, its log and event loop included."""
     set_up_logging(is_json=is_json)
+    forbid_core_dumps()
 
     def started(ready: Line) -> None:
         collect_rarely()

@@ -20,14 +20,16 @@ from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.router_metrics import RouterCollector, RouterFigures
 from gridstat.console.daemons.service import daemon_signals, notify
 from gridstat.console.shown_text import error_line
-from gridstat.core._core import Core
+from gridstat.core._core import Core, seal_backends
 from gridstat.core.scheduling import ROUTER_PRIORITY, scheduling_granted
+from gridstat.model.channel_security import SEALED_VERSION
 from gridstat.model.errors import GridStatError, LinkDown
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.driver import Driver, DriverEnvironment
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.name_lookup import resolve
 from gridstat.net.command.tls import Credentials
+from gridstat.net.core_dumps import forbid_core_dumps
 from gridstat.router import EdgeBounds, RouterAgent, RouterFacts, StatusRouter
 from gridstat.router.agent_events import Drain, Leave, RouterEvent
 from gridstat.router.core_work import CoreWork
@@ -65,11 +67,14 @@ class RouterDaemon:
             RouterFacts(
                 name=plan.name,
                 is_edge=plan.is_edge,
-                datagram_versions=tuple(range(1, plan.versions_max + 1)),
+                datagram_versions=_datagram_versions(plan.versions_max),
+                endpoint_security=plan.endpoint_security,
             ),
             newest=self._router.newest,
             copies=self._router.copies,
-            edge_bounds=EdgeBounds(attachments=AttachmentBounds(attached_max=plan.end_points_max)),
+            edge_bounds=EdgeBounds(
+                attachments=AttachmentBounds(attached_max=plan.end_points_max), keys=plan.keys
+            ),
         )
         descriptors = take_descriptors(plan.end_points_max)
         self._descriptors_max = descriptors.limit
@@ -300,6 +305,8 @@ FIXED_KEYS: Final = (
     "limits",
     "end_points_max",
     "versions_max",
+    "endpoint_security",
+    "keys",
     "cpu",
     "fifo_priority",
     "locks_memory",
@@ -351,12 +358,21 @@ def run_router(
     """The whole life of a router process, its log and event loop included."""
     plan = load()
     set_up_logging(level=plan.log_level, is_json=plan.is_log_json)
+    forbid_core_dumps()
 
     def started(ready: Line) -> None:
         collect_rarely()
         on_ready(ready)
 
     return asyncio.run(serve_router(load, on_ready=started, on_message=on_message))
+
+
+def _datagram_versions(versions_max: int) -> tuple[int, ...]:
+    """Return the versions that this machine can use: without a library to seal, only plain ones."""
+    if versions_max >= SEALED_VERSION and not seal_backends():
+        log.warning("cannot_seal hint='install libcrypto of OpenSSL, or libIPSec_MB'")
+        versions_max = SEALED_VERSION - 1
+    return tuple(range(1, versions_max + 1))
 
 
 def _with_reloaded(before: RouterPlan, now: RouterPlan) -> RouterPlan:

@@ -17,6 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from gridstat.console.daemons.listener_metrics import listener_families
+from gridstat.core.counter_names import CHANNEL_DROPS, SEALED_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,6 +60,7 @@ AGENT_COUNTERS: Final = (
     ("tables_refused", "refused_tables", "Table changes that were refused."),
     ("terms_refused", "refused_terms", "Sessions of brokers whose term was over."),
     ("end_points_refused", "refused_end_points", "End-points that were turned away."),
+    ("addresses_refused", "refused_addresses", "Addresses that end-points did not prove."),
     ("requests_dropped", "dropped_requests", "Requests given up while the broker was away."),
     ("answers_dropped", "dropped_answers", "Answers to end-points that had gone."),
     ("notices_dropped", "dropped_notices", "Notices given up while an end-point was away."),
@@ -74,7 +76,6 @@ CHANNEL_COUNTERS: Final = (
     ("bytes_out", "sent_bytes", "Bytes of the datagrams sent on the channel."),
     ("probes_sent", "sent_probes", "Probes sent on the channel."),
 )
-CHANNEL_DROPS: Final = ("queue_full", "pool_empty", "send_failed")
 SOURCE_COUNTERS: Final = (
     ("datagrams", "received_datagrams", "Datagrams received on the channel."),
     ("probes", "received_probes", "Probes received on the channel."),
@@ -127,6 +128,12 @@ def _router_families(figures: RouterFigures) -> Iterator[Metric]:
     for outcome in OUTCOMES:
         events.add_metric([outcome], counters.get(outcome, 0))
     yield events
+    rejected = _counter(
+        "rejected_datagrams", "Datagrams that are not authentic; no events were read.", "reason"
+    )
+    for reason in SEALED_REASONS:
+        rejected.add_metric([reason.removeprefix("sealed_")], counters.get(reason, 0))
+    yield rejected
     for key, name, text in ROUTER_COUNTERS:
         family = _counter(name, text)
         family.add_metric([], counters.get(key, 0))
@@ -135,6 +142,16 @@ def _router_families(figures: RouterFigures) -> Iterator[Metric]:
         "waiting_channels",
         "Channels whose address cannot be reached yet.",
         counters.get("channels_waiting", 0),
+    )
+    yield _gauge(
+        "keyless_channels",
+        "Sealed channels, in or out, that have no key and carry nothing.",
+        counters.get("channels_without_key", 0),
+    )
+    yield _gauge(
+        "overdue_seeds",
+        "Sealed channels, in or out, without a fresh seed for twice the usual time.",
+        counters.get("seeds_overdue", 0),
     )
     yield _gauge(
         "thread_fifo_priority",

@@ -23,6 +23,7 @@ from gridstat.console.daemons.stand_by import JournalPlan, journal_plan
 from gridstat.console.daemons.tree_metrics import TreeCollector, TreeFigures
 from gridstat.net.command.driver import Driver, DriverEnvironment
 from gridstat.net.command.identity import Identity, Role
+from gridstat.net.core_dumps import forbid_core_dumps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +139,11 @@ def machine_settings(plan: TreePlan) -> MachineSettings:
     """Return the machine's settings from those of the file."""
     parent = plan.settings.parent
     return MachineSettings(
-        name=plan.name, parent="" if parent is None else parent.name, term_min=plan.term_min
+        name=plan.name,
+        parent="" if parent is None else parent.name,
+        term_min=plan.term_min,
+        capacity_share_max=plan.settings.quota.capacity_share_max,
+        keys=plan.settings.keys.settings(),
     )
 
 
@@ -148,6 +153,7 @@ def run_tree_broker(
     """The whole life of a broker process, its log and event loop included."""
     settings = plan.settings
     set_up_logging(level=settings.log.level, is_json=settings.log.json_lines)
+    forbid_core_dumps()
     callbacks = ServiceCallbacks(
         plan.name, f"managing {len(settings.children)} brokers", on_ready, on_message
     )

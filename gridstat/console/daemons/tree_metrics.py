@@ -11,6 +11,7 @@ from gridstat.console.daemons.broker_metrics import (
     PREFIX,
     gauge,
     journal_families,
+    key_families,
     labelled,
     session_families,
     total_families,
@@ -48,6 +49,7 @@ class TreeCollector(Collector):
         yield from total_families({name: facts[name] for name in counts})
         yield _children(facts["children"])
         yield from _channels(facts["channels"])
+        yield from key_families(facts["keys"])
         yield from journal_families(self._figures.journal)
         yield from session_families(self._figures.sessions)
         yield from listener_families(PREFIX, self._figures.listeners)

@@ -35,3 +35,5 @@ class HostFacts:
     real_time_problem: str
     clock: ClockFacts | None
     mtu_bytes: Mapping[str, int] = field(default_factory=dict)
+    seal_backends: Mapping[str, str] = field(default_factory=dict)
+    """Libraries that seal datagrams, fastest first, with their full names."""

@@ -38,6 +38,7 @@ def findings(facts: HostFacts) -> tuple[Finding, ...]:
         for finding in (
             *_buffers(facts),
             *_offloads(facts),
+            *_sealing(facts),
             *_memory_and_priority(facts),
             *_clock(facts),
             *_interfaces(facts),
@@ -82,6 +83,18 @@ def _offloads(facts: HostFacts) -> Iterator[Finding]:
             change=f"use {since} or later; without it each datagram costs a call of its own",
             why="many datagrams pass the kernel in one call",
         )
+
+
+def _sealing(facts: HostFacts) -> Iterator[Finding]:
+    yield Finding(
+        "sealing",
+        granted=next(iter(facts.seal_backends.values()), "no library"),
+        wanted="OpenSSL libcrypto; libIPSec_MB is faster",
+        is_enough=bool(facts.seal_backends),
+        change="install OpenSSL's libcrypto (Debian: libssl3), or libIPSec_MB (Debian: "
+        "libipsec-mb1)",
+        why="channels with security hop carry nothing without it",
+    )
 
 
 def _memory_and_priority(facts: HostFacts) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from gridstat.console.host_report.findings import (
     RECEIVE_BUFFER_BYTES_WANTED,
     SEND_BUFFER_BYTES_WANTED,
 )
+from gridstat.core._core import seal_backends
 
 UDP_SEGMENT: Final = 103
 UDP_GRO: Final = 104
@@ -50,6 +51,7 @@ def host_facts() -> HostFacts:
         real_time_problem=real_time_problem(),
         clock=clock_facts(),
         mtu_bytes=interface_mtus(),
+        seal_backends=seal_backends(),
     )
 
 

@@ -42,6 +42,10 @@ def _tree_problems(facts: Mapping[str, Any]) -> Iterator[str]:
             yield f"channel {channel['channel']} is DOWN"
         if channel["is_pressed"]:
             yield f"channel {channel['channel']} is congested, and admits nothing"
+    keys = facts.get("keys", {})
+    yield from keys.get("closed", ())
+    for label in keys.get("overdue", ()):
+        yield f"channel {label} has had no fresh seed for long: it stops 24 h after its last one"
     if facts["broken"]:
         yield f"{counted(facts['broken'], 'contract')} of {facts['broker']} impaired"
 
@@ -62,8 +66,47 @@ def _cloud_problems(survey: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
             yield 1, f"channel {channel['label']} is congested, and admits nothing"
         if channel["loss_ratio"]:
             yield 5, f"channel {channel['label']} loses {100 * channel['loss_ratio']:.2f} %"
+    yield from _key_problems(survey)
     for subscription in survey["subscriptions"]:
         yield from _subscription_problems(subscription)
+    yield from _access_problems(survey)
+
+
+def _access_problems(survey: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """Yield that a cloud lets everybody do everything, or nobody anything."""
+    access = survey.get("access")  # A broker of the release before has no rules.
+    if access is None:
+        return
+    cloud = survey["cloud"]
+    if access["mode"] == "observe":
+        would = counted(access["observed"], "request")
+        yield (
+            1,
+            f"cloud {cloud} does NOT ENFORCE access rules; {would} would be refused: "
+            "gridstat access why --observed",
+        )
+    elif not access["rule_count"]:
+        yield 1, f"cloud {cloud} has no access rules, and admits nobody: gridstat access --help"
+
+
+def _key_problems(survey: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """Yield channels that stay closed or run out of keys; an older broker reports none."""
+    keys = survey.get("keys", {})
+    for reason in keys.get("closed", ()):
+        yield 0, reason
+    for label in keys.get("overdue", ()):
+        yield 1, f"channel {label} has had no fresh seed for long: it stops 24 h after its last one"
+    for router in survey["routers"]:
+        keyless = router["counters"].get("channels_long_without_key")
+        if keyless:
+            yield (
+                0,
+                f"router {router['name']}: {counted(keyless, 'channel')} without a key, which "
+                "carry no events: check the sessions of their ends",
+            )
+        overdue = router["counters"].get("seeds_overdue")
+        if overdue:
+            yield 1, f"router {router['name']}: {counted(overdue, 'channel')} without a fresh seed"
 
 
 def _subscription_problems(subscription: Mapping[str, Any]) -> Iterator[tuple[int, str]]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from rich.text import Text
+
 from gridstat.console.fitted_table import Column, FittedTable
+from gridstat.model.channel_security import NONE
 from gridstat.net.command.endpoint_messages import LEDGER_COUNTS
 
 if TYPE_CHECKING:
@@ -101,7 +104,7 @@ def channel_table(channels: Iterable[dict[str, Any]]) -> FittedTable:
         Column("variables", 5, RIGHT),
         Column("sent", 4, RIGHT),
         Column("lost %", 1, RIGHT),
-        Column("version", 6, RIGHT),
+        Column("security", 6),
     )
     for channel in channels:
         state = "up" if channel["is_up"] else "DOWN"
@@ -115,9 +118,14 @@ def channel_table(channels: Iterable[dict[str, Any]]) -> FittedTable:
             f"{channel['variables']:,}",
             f"{channel['counters'].get('sent', 0):,}",
             f"{100 * channel['loss_ratio']:.2f}",
-            str(channel["datagram_version"]),
+            security_cell(channel.get("security", "")),
         )
     return table
+
+
+def security_cell(security: str) -> Text:
+    """Return the security of a channel; none is red, since anybody can read and forge there."""
+    return Text(security, "bold red" if security == NONE else "")
 
 
 def subscription_table(subscriptions: Iterable[dict[str, Any]]) -> FittedTable:

@@ -17,7 +17,7 @@ BANDWIDTH: Final = "bandwidth_bytes_per_s"
 counter."""
 QUEUED: Final = "queued"
 """Number of events that wait at the moment. It is no counter either."""
-DROPS: Final = ("queue_full", "pool_empty", "send_failed")
+DROPS: Final = ("queue_full", "pool_empty", "send_failed", "no_key", "unproven")
 PLACE: Final = ("router", "channel")
 NS_PER_S: Final = 1e9
 
