@@ -27,7 +27,7 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install up test test-apart lint type tidy features sanitize sanitize-python sanitize-c portable fuzz \
-	bench instructions wheel pins fmt clean soak-faults soak-pipeline soak-simulation promtool \
+	bench instructions wheel pins fmt clean soak-faults soak-pipeline soak-simulation promtool attacks \
 	mutants
 
 help: ## List the targets
@@ -105,6 +105,10 @@ build/fuzz/%: tests/fuzz/%.c $(OUR_H) $(CORE_C)
 
 soak-faults: install ## Break a cloud 300 times and more, in namespaces: nothing may be lost
 	@$(BIN)/python -m lab.soak --trials 300
+
+attacks: install ## Send 2,000,000 forged and replayed datagrams, kill 1,000 processes: no effect
+	@$(BIN)/python -m lab.attacks.corpus
+	@$(BIN)/python -m lab.attacks.kills
 
 soak-pipeline: install ## Kill drivers and recorders 200 times each: nothing lost, no alarm twice
 	@$(BIN)/python -m lab.pipeline.soak --kills 200

@@ -17,6 +17,7 @@ from lab.grid_files import OPERATOR, GridFiles
 from lab.grid_network import GridNetwork
 from lab.grid_plan import BROKER, GridPlan
 from lab.observer import Observer
+from lab.open_access import OPEN_TOML
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,12 +42,18 @@ class Grid:
         is_relayed: bool = True,
         as_user: bool | None = None,
         timing: Mapping[str, float] | None = None,
+        keys: Mapping[str, float] | None = None,
+        rules: str = OPEN_TOML,
+        metrics_port: int | None = None,
     ) -> None:
         self.plan = plan
         self.network = GridNetwork(plan, is_relayed=is_relayed, as_user=as_user)
         self.daemons: dict[str, Daemon] = {}
         self._folder = folder
         self._timing = timing or {}
+        self._keys = keys or {}
+        self._rules = rules
+        self._metrics_port = metrics_port
         self._stack = contextlib.ExitStack()
         self._observer: Observer | None = None
 
@@ -54,7 +61,15 @@ class Grid:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.network)
             hosts = {name: namespace.host for name, namespace in self.namespaces.items()}
-            self.files = GridFiles(self._folder, self.plan, hosts, self._timing)
+            self.files = GridFiles(
+                self._folder,
+                self.plan,
+                hosts,
+                self._timing,
+                self._keys,
+                self._rules,
+                self._metrics_port,
+            )
             self.files.write()
             self._add(BROKER, "broker", self.files.broker_file, stack)
             for router in self.plan.routers:

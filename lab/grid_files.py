@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.identity import Identity, Role
 from lab.grid_plan import BROKER, GridPlan
+from lab.open_access import OPEN_TOML
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,12 @@ class GridFiles:
     plan: GridPlan
     hosts: Mapping[str, str]
     timing: Mapping[str, float] = field(default_factory=dict)
+    keys: Mapping[str, float] = field(default_factory=dict)
+    """Times of the keys of sealed channels, as in the section of that name."""
+    rules: str = OPEN_TOML
+    """Access rules, as in the broker's file."""
+    metrics_port: int | None = None
+    """Port of every router's metrics, where each router has a loopback device of its own."""
 
     def folder(self, name: str) -> Path:
         return self.root / name.replace("/", "__")
@@ -71,6 +78,8 @@ class GridFiles:
             f"name_service_port = {NAME_SERVICE_PORT}",
             "[timing]",
             *(f"{key} = {value}" for key, value in self.timing.items()),
+            *(["[keys]"] if self.keys else []),
+            *(f"{key} = {value}" for key, value in self.keys.items()),
         ]
         for router in plan.routers:
             role = "edge" if router.is_edge else "inner"
@@ -83,7 +92,9 @@ class GridFiles:
                 "both_ways = true",
                 f"latency_ms = {link.latency_ms}",
                 f"bandwidth_bytes_per_s = {link.bandwidth_bytes_per_s}",
+                f'security = "{plan.security}"',
             ]
+        lines.append(self.rules)
         self.broker_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _write_router(self, name: str, authority: CertificateFolder, *, is_edge: bool) -> None:
@@ -92,6 +103,8 @@ class GridFiles:
         lines = [
             f'name = "{full_name}"',
             f'role = "{"edge" if is_edge else "inner"}"',
+            *([] if self.metrics_port is None else [f"metrics_port = {self.metrics_port}"]),
+            f'endpoint_security = "{self.plan.security}"',
             "[broker]",
             f'addresses = ["{self.hosts[BROKER]}:{BROKER_PORT}"]',
             "[listen]",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from gridstat.model.channel_security import HOP, Security
+
 BROKER = "broker"
 
 
@@ -60,6 +62,8 @@ class GridPlan:
     end_points: tuple[EndPointPlan, ...] = ()
     cloud: str = "c1"
     management: Management = Management.APART
+    security: Security = HOP
+    """Security of all channels, those of end-points included."""
 
     def __post_init__(self) -> None:
         names = [router.name for router in self.routers]

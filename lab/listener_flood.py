@@ -28,6 +28,7 @@ import gridstat
 from gridstat.model.errors import GridStatError
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.identity import Identity, Role
+from lab.open_access import OPEN_TOML
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,8 @@ ROOT = Path(__file__).parents[1]
 SOURCES = 500
 CONNECTING_AT_ONCE = 64
 ATTACH_S_MAX = 20.0
+QUIET_ATTACHES = 200
+"""As many as come during the attack, so that the memory of before has theirs in it."""
 END_POINT = "c1/north/pmu-1"
 BROKER_FILE = """cloud = "c1"
 metrics_port = 0
@@ -188,14 +191,14 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
             (Role.ENDPOINT, END_POINT),
         ):
             certificates.issue(Identity(role, name))
-        (folder / "c1.toml").write_text(BROKER_FILE)
+        (folder / "c1.toml").write_text(BROKER_FILE + OPEN_TOML)
         broker = started(stack, ["broker", "c1.toml"], folder, asked.files)
         (folder / "e0.toml").write_text(ROUTER_FILE.format(port=broker.ready["address"][1]))
         router = started(stack, ["router", "e0.toml"], folder, asked.files)
         daemons = {"broker": broker, "router": router}
         host, port = router.ready["command"]
         edge = f"c1/e0@{host}:{port}"
-        quiet_s = [attach_once(edge, certificates.path) for _ in range(20)]
+        quiet_s = [attach_once(edge, certificates.path) for _ in range(QUIET_ATTACHES)]
         before = {name: daemon.memory_mib() for name, daemon in daemons.items()}
         targets = [tuple(broker.ready["address"]), (host, port)][: asked.targets]
         strangers = [strangers_at(stack, target, asked) for target in targets]

@@ -35,7 +35,8 @@ VARIABLES_MAX: Final = 1_000
 class LoadPlan:
     """Amount and quality of the load; every subscriber subscribes to every variable.
 
-    `redundancy_of` names the subscribers that ask for another redundancy than the others.
+    `redundancy_of` names the subscribers that ask for another redundancy than the others; the
+    end-points in `idle` have no program.
     """
 
     variables: int = 4
@@ -43,6 +44,7 @@ class LoadPlan:
     redundancy: int = 2
     latency_ms: float = 2_000.0
     redundancy_of: Mapping[str, int] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()
 
     def redundancy_for(self, subscriber: str) -> int:
         return self.redundancy_of.get(subscriber, self.redundancy)
@@ -54,7 +56,8 @@ class GridLoad:
     def __init__(self, grid: Grid, plan: LoadPlan | None = None) -> None:
         self._grid = grid
         self._plan = plan or LoadPlan()
-        names = [point.name for point in grid.plan.end_points]
+        points = [point.name for point in grid.plan.end_points]
+        names = [name for name in points if name not in self._plan.idle]
         self._publishers = [name for name in names if name.startswith(PUBLISHERS)]
         self._subscribers = [name for name in names if not name.startswith(PUBLISHERS)]
         self._sent = [LogTail(self._log(name)) for name in self._publishers]
@@ -125,6 +128,7 @@ class GridLoad:
             redundancy=self._plan.redundancy_for(name),
             latency_ms=self._plan.latency_ms,
             status=str(self._status(name)),
+            security=self._grid.plan.security,
         )
         path = folder / "task.json"
         path.write_bytes(msgspec.json.encode(task))

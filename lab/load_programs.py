@@ -20,6 +20,7 @@ import numpy as np
 from gridstat.console.access import load_access
 from gridstat.endpoint.connection_setup import connect
 from gridstat.endpoint.options import qos
+from gridstat.model.channel_security import HOP, Security
 from gridstat.model.status import BuiltinType
 from lab.ledger import EventLog, entries_of
 
@@ -48,6 +49,7 @@ class Task(msgspec.Struct, frozen=True):
     redundancy: int = 2
     latency_ms: float = 2_000.0
     status: str = ""
+    security: Security = HOP
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -100,6 +102,7 @@ def main(verb: str, path: Path) -> None:
             task.end_point,
             certificates=access.certificates.path,
             timeout_s=CONNECT_S_MAX,
+            security=task.security,
         ) as grid,
         EventLog(Path(task.log)) as log,
     ):

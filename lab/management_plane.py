@@ -38,6 +38,7 @@ from gridstat.net.command.router_messages import Forward, Return
 from gridstat.net.command.session_messages import Hello
 from gridstat.net.command.tree_messages import TreeMessageBase
 from lab.errors import LabError
+from lab.open_access import OPEN_ACCESS
 from lab.plane_routers import PlaneRouter
 
 if TYPE_CHECKING:
@@ -107,7 +108,13 @@ class ManagementPlane:
                 continue
             quotas = Quotas(subscriptions_max=MANY, pending_requests_max=MANY)
             self.brokers[peer] = LeafBroker(
-                BrokerSettings(name, parent=broker.parent, quotas=quotas, snapshot_after=MANY),
+                BrokerSettings(
+                    name,
+                    parent=broker.parent,
+                    quotas=quotas,
+                    snapshot_after=MANY,
+                    access=OPEN_ACCESS,
+                ),
                 outside,
                 routers=cloud.routers,
                 channels=cloud.channels,
@@ -149,7 +156,8 @@ class ManagementPlane:
             host="10.1.0.1",
             data_port=FIRST_PORT,
             urgent_port=FIRST_PORT + 1,
-            datagram_versions=(1, 2),
+            datagram_versions=(1, 2, 3),
+            security="hop",
         )
         self.ask(name, command)
 

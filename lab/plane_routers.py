@@ -11,12 +11,15 @@ from __future__ import annotations
 from sys import getsizeof
 from typing import Final
 
+from gridstat.model.channel_security import HOP
 from gridstat.net.command.machine import Connected, Received, Send
 from gridstat.net.command.order_table import OrderTable
 from gridstat.net.command.router_messages import (
     ChangeTable,
+    ChannelSeed,
     ChannelStateChanged,
     ReportRouter,
+    SeedAccepted,
     TableChanged,
 )
 
@@ -54,6 +57,11 @@ class PlaneRouter:
                 return [Send(self._broker, self._report())]
             case Received(message=ChangeTable() as change):
                 return self._change(change)
+            case Received(message=ChannelSeed() as seed) if seed.first_epoch < 0:
+                accepted = SeedAccepted(
+                    channel_id=seed.channel_id, number=seed.number, first_epoch=0
+                )
+                return [Send(self._broker, accepted)]
             case _:
                 return []
 
@@ -67,7 +75,8 @@ class PlaneRouter:
             term=self.term,
             command_host=HOST,
             command_port=1,
-            datagram_versions=(1, 2),
+            datagram_versions=(1, 2, 3),
+            endpoint_security=HOP,
         )
 
     def _change(self, change: ChangeTable) -> list[Send]:

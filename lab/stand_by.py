@@ -28,6 +28,7 @@ from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Explain, Survey
 from lab.daemon import Daemon, Here
 from lab.errors import LabError
+from lab.open_access import OPEN_TOML
 from lab.postgres import DatabaseServer
 
 if TYPE_CHECKING:
@@ -232,4 +233,4 @@ def _grid_text() -> str:
         "bandwidth_bytes_per_s = 1000000\n"
         for a, b in WAYS
     )
-    return f'cloud = "{CLOUD}"\n{routers}{channels}'
+    return f'cloud = "{CLOUD}"\n{routers}{channels}{OPEN_TOML}'

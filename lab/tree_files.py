@@ -21,6 +21,7 @@ from lab.grid_files import (
     ROUTER_LIMITS,
     URGENT_PORT,
 )
+from lab.open_access import OPEN_TOML
 from lab.tree_plan import cloud_of
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class TreeFiles:
         for router in cloud.routers:
             lines += ["[[router]]", f'name = "{_short(router.name)}"']
             lines.append(f'role = "{router.role.value}"')
-        return lines + _channel_lines(cloud.channels, is_short=True)
+        return [*lines, *_channel_lines(cloud.channels, is_short=True), OPEN_TOML]
 
     def _router_text(self, name: str, role: str) -> str:
         broker = self.hosts[f"broker/{cloud_of(name)}"]

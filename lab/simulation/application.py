@@ -72,6 +72,9 @@ class Application:
         self.orphans: dict[int, int] = {}
         """Catches of patterns unknown here: answered later, or of an earlier process."""
         self.over: set[int] = set()
+        self.withdrawn: set[str] = set()
+        """Publications that the cloud has ended, and that the session asks for again."""
+        self.gone_variables: set[int] = set()
         self.waiting: dict[int, Asked] = {}
         self.has_left = False
         self.unanswered = 0
@@ -147,10 +150,10 @@ class Application:
         command = asked.command
         self.node.judge.answered(self.node, asked, outcomes)
         match command:
-            case Publish(publications=publications):
-                for request, outcome in zip(publications, outcomes, strict=False):
+            case Publish():
+                for outcome in outcomes:
                     if isinstance(outcome, PublishedOutcome) and not self.has_left:
-                        self.publications[request.variable.name] = outcome.variable
+                        self._published(outcome.variable)
             case Subscribe(subscriptions=subscriptions):
                 for wanted, outcome in zip(subscriptions, outcomes, strict=False):
                     if isinstance(outcome, GrantedOutcome) and not self.has_left:
@@ -163,6 +166,15 @@ class Application:
                 self._ended(command, outcomes)
             case _:
                 pass
+
+    def _published(self, variable: StatusVariable) -> None:
+        """Note a publication, unless the notice of its end has come before the answer."""
+        if variable.variable_id in self.gone_variables:
+            self.publications.pop(variable.name, None)
+            self.withdrawn.add(variable.name)
+        else:
+            self.withdrawn.discard(variable.name)
+            self.publications[variable.name] = variable
 
     def _granted(self, contract: Contract, outcome: GrantedOutcome) -> None:
         number = contract.number = outcome.subscription_id
@@ -181,7 +193,7 @@ class Application:
         if isinstance(outcome, PublishedOutcome):
             variable = outcome.variable
             if variable.name in self.publications:
-                self.publications[variable.name] = variable
+                self._published(variable)
                 self.node.wanted[variable.name] = variable.period
 
     def _quality_changed(self, command: ChangeSubscription, outcome: Outcome) -> None:
@@ -213,6 +225,12 @@ class Application:
 
     def notified(self, notice: Notice) -> None:
         match notice:
+            case Unpublished(subscription_id=0, name=name, variable_id=variable_id):
+                self.gone_variables.add(variable_id)
+                known = self.publications.get(name)
+                if known is not None and known.variable_id == variable_id:
+                    del self.publications[name]
+                    self.withdrawn.add(name)
             case Unpublished(subscription_id=number, is_over=True):
                 self._end(number)
             case Matched(pattern_id=pattern_id, granted=granted):
@@ -238,7 +256,7 @@ class Application:
 
     def publication_restored(self, instruction: PublicationRestored) -> None:
         if isinstance(instruction.outcome, PublishedOutcome):
-            self.publications[instruction.name] = instruction.outcome.variable
+            self._published(instruction.outcome.variable)
 
     def subscription_restored(self, instruction: SubscriptionRestored) -> None:
         contract = self.contracts.get(instruction.label) or self.patterns.get(instruction.label)

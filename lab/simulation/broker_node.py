@@ -10,6 +10,7 @@ from gridstat.net.command.endpoint_signatures import CertificateFacts
 from gridstat.net.command.machine import Persist, PersistFailed, Send
 from gridstat.net.command.router_messages import Push, Return
 from lab.simulation.node import Node
+from lab.simulation.rules import with_rules
 from lab.simulation.topology import CLOUD
 from lab.simulation.world import NS_PER_S, PropertyBroken
 
@@ -75,8 +76,13 @@ class BrokerNode(Node):
     def start(self) -> None:
         """Begin a process from the content of the journal."""
         broker = self.broker = LeafBroker(
-            self.settings,
-            Outside(PlainVerifier(), self._wall_clock_ns, new_identity=self._journal_identity),
+            with_rules(self.settings),
+            Outside(
+                PlainVerifier(),
+                self._wall_clock_ns,
+                new_identity=self._journal_identity,
+                random_bytes=self.world.random_bytes,
+            ),
             routers=self.topology.routers,
             channels=self.topology.channels,
         )

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
 
+from gridstat.broker.access.resting_contracts import RestingContracts
 from gridstat.broker.capacity.planning import Planner
 from gridstat.broker.effects.effects import Effects
 from gridstat.broker.effects.registration_effects import RegistrationEffects
+from gridstat.broker.permissions import Permissions
 from gridstat.broker.records.answer_cache import AnswerCache
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Moved, Retired, Unsubscribed
@@ -26,6 +28,10 @@ from gridstat.broker.requests.notices import Notices
 from gridstat.broker.routers.path_moves import PathMoves
 from gridstat.broker.tables.router_table import RouterTable
 from gridstat.broker.unit_of_work import UnitOfWork
+from gridstat.model.keys.channel_keys import ChannelKeys, SeedInstalled
+from gridstat.model.keys.receiving_keys import ReceivingKeys
+from gridstat.model.keys.seed_giver import End, SeedGiver
+from gridstat.model.keys.sending_keys import SendingKeys
 from gridstat.net.command.machine import Send
 from gridstat.net.command.router_messages import TableChanged
 from gridstat.router.agent_events import ApplyTable
@@ -230,6 +236,68 @@ def _forget_the_absent(right: Function) -> Function:
     return _pushed
 
 
+# Mistakes with keys.
+
+
+def _give_again(right: Function) -> Function:
+    def end_up(self: Any, channel_id: int, end: Any, now_ns: int) -> list[Any]:
+        kept = vars(self).setdefault("_kept", {})
+        if end is End.SENDER and channel_id in kept:
+            return [kept[channel_id]]
+        return cast("list[Any]", right(self, channel_id, end, now_ns))
+
+    return end_up
+
+
+def _keep_given(right: Function) -> Function:
+    def accepted(self: Any, *arguments: Any) -> list[Any]:
+        given = cast("list[Any]", right(self, *arguments))
+        for gift in given:
+            vars(self).setdefault("_kept", {})[gift.seed.channel_id] = gift
+        return given
+
+    return accepted
+
+
+def _accept_without_keys(_: Function) -> Function:
+    def accept(self: Any, seed: Any, now_ns: int) -> list[Any]:
+        keys = self._receiving.setdefault(seed.channel_id, ReceivingKeys())
+        return [SeedInstalled(seed.channel_id, seed.number, keys.accept(seed, now_ns, 0))]
+
+    return accept
+
+
+def _stay_in_the_epoch(_: Function) -> Function:
+    def advance(self: Any, now_ns: int) -> Any:
+        del now_ns
+        return self.key()
+
+    return advance
+
+
+def _follow_nobody(_: Function) -> Function:
+    def step(self: Any, *_: Any) -> bool:
+        del self
+        return False
+
+    return step
+
+
+def _end_nothing(right: Function) -> Function:
+    def find(self: Any, rule: Any) -> Any:
+        found = right(self, rule)
+        return type(found)()
+
+    return find
+
+
+def _allow_all(_: Function) -> Function:
+    def check(self: Any, wish: Any) -> None:
+        del self, wish
+
+    return check
+
+
 BUGS: Final[dict[str, Bug]] = {
     "acknowledge-before-persist": Bug(
         "the broker acts on a decision before the journal has it",
@@ -301,8 +369,32 @@ BUGS: Final[dict[str, Bug]] = {
         "a restarted broker holds contracts that had ended",
         (Patch(Effects, "replay", _forget_ends),),
     ),
+    "give-a-seed-to-two-processes": Bug(
+        "a restarted sender is given the seed of the process before",
+        (Patch(SeedGiver, "end_up", _give_again), Patch(SeedGiver, "accepted", _keep_given)),
+    ),
+    "accept-a-seed-without-its-keys": Bug(
+        "a receiver answers a seed before it accepts datagrams under it",
+        (Patch(ChannelKeys, "accept", _accept_without_keys),),
+    ),
+    "reopen-with-the-same-key": Bug(
+        "a channel that is opened again goes on with its key, and counts from the beginning",
+        (Patch(SendingKeys, "advance", _stay_in_the_epoch),),
+    ),
+    "never-follow-an-epoch": Bug(
+        "a receiver accepts the first epochs of a seed, and none after them",
+        (Patch(ReceivingKeys, "step", _follow_nobody),),
+    ),
     "forget-the-replaced-at-a-restart": Bug(
         "a broker that restarts in the middle of a move has only the new paths on its mind",
         (Patch(Effects, "replay", _forget_the_replaced),),
+    ),
+    "keep-what-rested-on-a-rule": Bug(
+        "a revoked rule ends nothing",
+        (Patch(RestingContracts, "find", _end_nothing),),
+    ),
+    "ask-no-rule": Bug(
+        "requests are granted whatever the rules say",
+        (Patch(Permissions, "check", _allow_all),),
     ),
 }

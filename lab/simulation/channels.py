@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.router.agent_events import SourceReceived, SourceSilent
+from lab.simulation.topology import CLOUD
 from lab.simulation.world import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ SILENT_MS: Final = 110
 class Wires(Protocol):
     """The channels around a router, whoever owns them."""
 
+    def owner(self, channel_id: int) -> str: ...
     def look_around(self, router: str) -> None: ...
     def look_later(self, channel_id: int) -> None: ...
 
@@ -52,6 +54,11 @@ class Channels:
     def set_cut(self, channel_id: int, *, is_cut: bool) -> None:
         (self.cut.add if is_cut else self.cut.discard)(channel_id)
         self.look_later(channel_id)
+
+    def owner(self, channel_id: int) -> str:
+        """Return the owner of a channel: here the one cloud."""
+        del channel_id
+        return CLOUD
 
     def look_around(self, router: str) -> None:
         """Check all channels of a router later, since its state has changed."""

@@ -100,6 +100,10 @@ class Cloud:
             router.start()
         self.operator.start()
 
+    def operator_of(self, cloud: str) -> OperatorNode | None:
+        """Return the operator of a cloud: there is one cloud, and one operator."""
+        return self.operator if cloud == CLOUD else None
+
     def start_endpoints(self) -> None:
         for endpoint in self.endpoints.values():
             endpoint.start()

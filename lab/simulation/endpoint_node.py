@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from gridstat.endpoint.endpoint_session import EndPointSession
 from gridstat.endpoint.session_events import (
+    AddressAsked,
+    AddressJudged,
     Answered,
     AttachRefused,
     EdgeAttached,
@@ -14,21 +16,31 @@ from gridstat.endpoint.session_events import (
     NoticeReceived,
     PublicationRestored,
     RegistrationsLost,
+    SeedAnswered,
+    SeedReceived,
     SubscriptionRestored,
     Unanswered,
 )
 from gridstat.model.errors import RouterFull
-from gridstat.net.command.endpoint_messages import Answer, GrantedOutcome, PublishedOutcome
+from gridstat.net.command.endpoint_messages import (
+    Answer,
+    GrantedOutcome,
+    ProveAddress,
+    PublishedOutcome,
+)
 from gridstat.net.command.frames import decode_outcomes
 from gridstat.net.command.machine import Received
+from gridstat.net.command.router_messages import SeedAccepted
 from lab.simulation.application import Application
 from lab.simulation.broker_node import WALL_NS, plain_signature
+from lab.simulation.model_keys import STEP_NS, ModelKeys
 from lab.simulation.node import Node
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gridstat.model.keys.channel_keys import SeedInstalled
     from gridstat.model.rate_law import Period
     from gridstat.net.command.endpoint_messages import Outcome
     from gridstat.net.command.machine import Note
@@ -58,6 +70,9 @@ class EndPointNode(Node):
         Answered: "_answered",
         Unanswered: "_unanswered",
         NoticeReceived: "_notified",
+        SeedReceived: "_seed_received",
+        AddressAsked: "_address_asked",
+        AddressJudged: "_address_judged",
         PublicationRestored: "_publication_restored",
         SubscriptionRestored: "_subscription_restored",
     }
@@ -74,6 +89,9 @@ class EndPointNode(Node):
         self.turned_away: set[str] = set()
         """Edges that have no room for the publications of this end-point."""
         self.channels_up: dict[str, int] = {}
+        self.keys = self._new_keys()
+        self._channels: dict[str, tuple[int, int]] = {}
+        self._givers: dict[int, str] = {}
         self.application = Application(self)
         self.is_gone = False
         self.on_return: Callable[[EndPointNode], None] = _nothing
@@ -92,7 +110,7 @@ class EndPointNode(Node):
             hosts=("10.1.0.1", "10.1.0.1"),
             data_port=PORT_FIRST + self.number * 4 + lives % 2 * 2,
             urgent_port=PORT_FIRST + self.number * 4 + lives % 2 * 2 + 1,
-            datagram_versions=(1, 2),
+            datagram_versions=(1, 2, 3),
         )
         self.attached.clear()
         self.turned_away.clear()
@@ -101,6 +119,10 @@ class EndPointNode(Node):
         self.is_gone = False
         self.application = Application(self)
         self.begin(EndPointSession(endpoint, self._sign, self.world.draw))
+        self.keys = self._new_keys()
+        self._channels.clear()
+        self._givers.clear()
+        self.world.after(STEP_NS, self._step_keys, self.process)
         for edge in self.edges:
             self.network.connect(self, f"router/{edge}")
         if lives:
@@ -108,6 +130,7 @@ class EndPointNode(Node):
 
     def crash(self, *, is_sudden: bool) -> None:
         super().crash(is_sudden=is_sudden)
+        self.keys.crash()
         self.attached.clear()
 
     def leave(self) -> None:
@@ -145,6 +168,56 @@ class EndPointNode(Node):
         self.attached.add(instruction.edge)
         self.turned_away.discard(instruction.edge)
         self.channels_up[instruction.edge] = instruction.outcome.up_channel_id
+        self._open_channels(instruction)
+
+    # Keys.
+
+    def _new_keys(self) -> ModelKeys:
+        who = f"{self.name}#{self.process}"
+        return ModelKeys(self.network.keys, self.world, who, self._owner_of)
+
+    def _owner_of(self, channel_id: int) -> str:
+        del channel_id
+        return self.name.partition("/")[0]
+
+    def _open_channels(self, attached: EdgeAttached) -> None:
+        """Open the channels of an edge; those of an earlier attachment close."""
+        up, down = attached.outcome.up_channel_id, attached.outcome.down_channel_id
+        before = self._channels.get(attached.edge)
+        if before == (up, down):
+            return
+        if before is not None:
+            self.keys.close_channel(before[0])
+            self.keys.close_source(before[1])
+        self._channels[attached.edge] = up, down
+        self.keys.open_channel(up)
+        self._answer_seeds(self.keys.open_source(down))
+
+    def _seed_received(self, instruction: SeedReceived) -> None:
+        message = instruction.message
+        self._givers[message.channel_id] = instruction.edge
+        self._answer_seeds(self.keys.take(message))
+
+    def _address_asked(self, asked: AddressAsked) -> None:
+        """Answer with any counter: there are no datagrams here."""
+        proof = ProveAddress(channel_id=asked.channel_id, counter=1)
+        self.tell(SeedAnswered(asked.edge, proof))
+
+    def _address_judged(self, judged: AddressJudged) -> None:
+        if self.world.is_traced:
+            self.world.tell(self.peer, f"is told of its address: {judged.verdict}")
+
+    def _answer_seeds(self, installed: list[SeedInstalled]) -> None:
+        for each in installed:
+            accepted = SeedAccepted(
+                channel_id=each.channel_id, number=each.number, first_epoch=each.first_epoch
+            )
+            self.tell(SeedAnswered(self._givers[each.channel_id], accepted))
+
+    def _step_keys(self, process: int) -> None:
+        if process == self.process:
+            self.keys.step()
+            self.world.after(STEP_NS, self._step_keys, process)
 
     def _lost(self, instruction: EdgeLost) -> None:
         self.attached.discard(instruction.edge)

@@ -15,6 +15,7 @@ from gridstat.net.command.frames import decode_message, encode_body
 from gridstat.net.command.machine import Connected, Disconnected, Received
 from gridstat.net.command.session_messages import Ping, Pong
 from gridstat.net.command.session_settings import SessionSettings
+from lab.simulation.model_keys import KeyBoard
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -314,6 +315,7 @@ class Network:
         self.apart: set[str] = set()
         """Peers on the far side of a partition."""
         self.slow: dict[str, int] = {}
+        self.keys = KeyBoard()
         self.delay_ns_min = DELAY_NS_MIN
         self.delay_ns_max = delay_ns_max
 

@@ -21,8 +21,10 @@ class OperatorNode(Node):
 
     role = "operator"
 
-    def __init__(self, network: Network, number: int, broker: str = CLOUD) -> None:
-        super().__init__(network, f"{broker}/alice", number)
+    def __init__(
+        self, network: Network, number: int, broker: str = CLOUD, person: str = "alice"
+    ) -> None:
+        super().__init__(network, f"{broker}/{person}", number)
         self._broker = f"broker/{broker}"
         self._waiting: list[tuple[OperatorCommand, Callable[[OperatorAnswer], None]]] = []
         self._request_id = 0

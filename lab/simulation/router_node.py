@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from gridstat.model.channel_security import SEALED_VERSION
 from gridstat.model.errors import LimitReached, UnknownName
 from gridstat.net.command.router_messages import (
     ChannelOrder,
@@ -18,14 +19,22 @@ from gridstat.net.command.router_messages import (
     VariableOrder,
 )
 from gridstat.router.agent_events import (
+    AddressChecked,
     ApplyTable,
+    CheckAddress,
     CountersRead,
+    ForgetSeeds,
+    HoldChannel,
     ReadCounters,
+    SeedTaken,
     SetModes,
     TableApplied,
     TableFailed,
+    TakeSeed,
 )
+from gridstat.router.edge_router import EdgeBounds
 from gridstat.router.router_agent import COUNTERS_TIMER, RouterAgent, RouterFacts
+from lab.simulation.model_keys import SIMULATED_KEYS, STEP_NS, ModelKeys
 from lab.simulation.node import Node
 from lab.simulation.world import NS_PER_MS, PropertyBroken
 
@@ -99,6 +108,10 @@ class RouterNode(Node):
         **Node.doing,
         ApplyTable: "_apply",
         SetModes: "_ignore",
+        TakeSeed: "_take_seed",
+        ForgetSeeds: "_forget_seeds",
+        CheckAddress: "_check_address",
+        HoldChannel: "_ignore",
         ReadCounters: "_read_counters",
     }
 
@@ -109,6 +122,7 @@ class RouterNode(Node):
         self.table = ModelTable()
         self.heard: dict[int, bool] = {}
         self.agent: RouterAgent | None = None
+        self.keys = self._new_keys()
         self.data_port = 0
         self.term_highest = 0
         self.is_core_full = False
@@ -132,9 +146,15 @@ class RouterNode(Node):
             is_edge=self.is_edge,
             command_host="10.0.0.1",
             command_port=1,
-            datagram_versions=(1, 2),
+            datagram_versions=(1, 2, 3),
         )
-        self.agent = RouterAgent(facts, newest=_nothing_newest, copies=_no_copies)
+        self.agent = RouterAgent(
+            facts,
+            newest=_nothing_newest,
+            copies=_no_copies,
+            edge_bounds=EdgeBounds(keys=SIMULATED_KEYS),
+            random_bytes=self.world.random_bytes,
+        )
         self.table = ModelTable()
         self.heard = {}
         self.term_highest = 0
@@ -142,6 +162,8 @@ class RouterNode(Node):
         self._changes = []
         self._is_due = False
         self.begin(self.agent)
+        self.keys = self._new_keys()
+        self.world.after(STEP_NS, self._step_keys, self.process)
         self.network.connect(self, f"broker/{self.name.split('/')[0]}")
         self.channels.look_around(self.name)
 
@@ -149,6 +171,7 @@ class RouterNode(Node):
         super().crash(is_sudden=is_sudden)
         self.agent = None
         self.table = ModelTable()
+        self.keys.crash()
         self.heard = {}
         self.is_whole = False
         self.channels.look_around(self.name)
@@ -201,7 +224,9 @@ class RouterNode(Node):
         if any(change.begins_anew for change in changes):
             gone |= set(before)
         for change in changes:
+            sources, channels = dict(self.table.sources), dict(self.table.channels)
             complaint = self.table.apply(change)
+            self._open_in_keys(sources, channels)
             self.is_whole = self.is_whole or change.begins_anew
             self._look_at_channels(change)
             if complaint:
@@ -210,6 +235,44 @@ class RouterNode(Node):
         if gone and self.on_torn_down is not None:
             self.on_torn_down(sorted(gone - self.table.paths.keys()))
         self.tell(TableApplied(self._number))
+
+    # Keys.
+
+    def _new_keys(self) -> ModelKeys:
+        who = f"{self.name}#{self.process}"
+        return ModelKeys(self.network.keys, self.world, who, self.channels.owner)
+
+    def _open_in_keys(
+        self, sources: dict[int, SourceOrder], channels: dict[int, ChannelOrder]
+    ) -> None:
+        """Open and close sealed channels and sources as a change of the table says."""
+        for number in channels.keys() - self.table.channels.keys():
+            self.keys.close_channel(number)
+        for number, order in self.table.channels.items():
+            if order.datagram_version == SEALED_VERSION and channels.get(number) != order:
+                self.keys.open_channel(number)
+        for number in sources.keys() - self.table.sources.keys():
+            self.keys.close_source(number)
+        for number, source in self.table.sources.items():
+            if source.is_sealed and sources.get(number) != source:
+                for each in self.keys.open_source(number):
+                    self.tell(SeedTaken(each.channel_id, each.number, each.first_epoch))
+
+    def _take_seed(self, instruction: TakeSeed) -> None:
+        for each in self.keys.take(instruction.message):
+            self.tell(SeedTaken(each.channel_id, each.number, each.first_epoch))
+
+    def _check_address(self, instruction: CheckAddress) -> None:
+        """Believe the counter: there are no datagrams here."""
+        self.tell(AddressChecked(instruction.channel_id, is_proved=True))
+
+    def _forget_seeds(self, instruction: ForgetSeeds) -> None:
+        self.keys.keys.forget_waiting(instruction.kept)
+
+    def _step_keys(self, process: int) -> None:
+        if process == self.process:
+            self.keys.step()
+            self.world.after(STEP_NS, self._step_keys, process)
 
     def _look_at_channels(self, change: ChangeTable) -> None:
         look_later = self.channels.look_later

@@ -11,6 +11,7 @@ from lab.simulation.cloud import Cloud
 from lab.simulation.cloud_changes import CloudChanges
 from lab.simulation.faults import Faults
 from lab.simulation.properties import Properties
+from lab.simulation.rules import RuleChanges
 from lab.simulation.settled import settled_cloud
 from lab.simulation.swarm import draw
 from lab.simulation.workload import Workload
@@ -94,6 +95,7 @@ class Run:
         self.cloud.adopt(swarm, self.properties, is_traced=is_traced)
         self.properties.watch(self.cloud)
         self.faults = Faults(self.cloud)
+        self.rules = RuleChanges(self.cloud.world, self.cloud.clouds, self.cloud)
         self.workload = Workload(self.cloud, CloudChanges(self.cloud).change)
         for node in self.cloud.endpoints.values():
             node.on_return = self.workload.restart
@@ -108,6 +110,7 @@ class Run:
         self.cloud.start_endpoints()
         start_ns = world.now_ns + (ATTACH_NS if self._is_settled else START_NS)
         self.workload.plan(start_ns)
+        self.rules.plan(start_ns, self.swarm.rule_changes)
         self.faults.plan(start_ns)
         end_ns = start_ns + self.swarm.chaos_ns
         while world.now_ns < end_ns:

@@ -22,6 +22,7 @@ from gridstat.router.edge_attachments import AttachmentBounds
 from gridstat.router.pending_requests import RequestBounds
 from gridstat.router.router_agent import RouterFacts
 from lab.simulation.cloud import Cloud
+from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.swarm import Swarm
 from lab.simulation.topology import CLOUD, Topology, topology
 from lab.simulation.world import NS_PER_MS
@@ -84,7 +85,7 @@ def _calm(outline: Outline) -> Swarm:
         seed=0,
         topology=topology(outline),
         endpoints=(),
-        settings=BrokerSettings(CLOUD),
+        settings=BrokerSettings(CLOUD, keys=SIMULATED_KEYS),
         faults=(),
         work=(),
         chaos_ns=0,

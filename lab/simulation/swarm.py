@@ -11,7 +11,8 @@ from enum import Enum, auto
 from random import Random
 from typing import Final
 
-from gridstat.broker.settings import BrokerSettings
+from gridstat.broker.settings import BrokerSettings, Quotas
+from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.modes import MODES_DEFINED
 from lab.simulation.topology import CLOUD, SHAPES, VARIANTS, Outline, Topology, topology
 from lab.simulation.world import NS_PER_MS, NS_PER_S
@@ -95,6 +96,11 @@ WEIGHTS: Final = {
 }
 
 
+RULED_SEEDS: Final = 3
+RULED_REST: Final = 1
+"""Operators change access rules in one of so many seeds, those with this remainder."""
+RULE_CHANGES_MAX: Final = 6
+
 END_POINTS: Final = (2, 3, 3, 4, 5)
 WORK_MIN: Final = 3
 WORK_MANY: Final = 36
@@ -127,6 +133,8 @@ class Swarm:
     clock_offset_ns_max: int
     is_all_encoded: bool
     is_cold: bool
+    rule_changes: tuple[int, ...] = ()
+    """Times at which operators revoke or grant an access rule."""
 
     @property
     def is_quiet(self) -> bool:
@@ -152,7 +160,11 @@ def draw(seed: int) -> Swarm:
             retire_after_ns=random.choice((500, 2_000)) * NS_PER_MS,
             snapshot_after=random.choice((40, 100_000)),
             replan_at_once=random.choice((2, 64)),
+            publish_at_once=at_once_of(seed),
+            end_at_once=at_once_of(seed),
             modes_defined=MODES_DEFINED,
+            keys=SIMULATED_KEYS,
+            quotas=draw_quotas(seed),
         ),
         faults=tuple(found for found in faults if found[1] is not FaultKind.CLOCK_OFFSET),
         work=_draw_work(random, chaos_ns, len(endpoints)),
@@ -162,7 +174,33 @@ def draw(seed: int) -> Swarm:
         clock_offset_ns_max=50 * NS_PER_MS if FaultKind.CLOCK_OFFSET in kinds else 0,
         is_all_encoded=random.random() < ALL_ENCODED_SHARE,
         is_cold=random.random() < COLD_SHARE,
+        rule_changes=draw_rule_changes(seed, chaos_ns),
     )
+
+
+def draw_rule_changes(seed: int, chaos_ns: int) -> tuple[int, ...]:
+    """Draw from a separate random source, so that all other draws stay the same."""
+    if seed % RULED_SEEDS != RULED_REST:
+        return ()
+    random = Random(f"rules {seed}")
+    return tuple(
+        sorted(random.randint(0, chaos_ns) for _ in range(random.randint(1, RULE_CHANGES_MAX)))
+    )
+
+
+def draw_quotas(seed: int) -> Quotas:
+    """Draw the quotas of identities: some are too small for the work, so that much is refused."""
+    random = Random(f"quotas {seed}")
+    return Quotas(
+        capacity_share=random.choice((1.0, 0.25, 0.02)),
+        commands_per_s=random.choice((0, 500, 20)),
+        subscriptions_max=random.choice((100_000, 100_000, 12)),
+    )
+
+
+def at_once_of(seed: int) -> int:
+    """Return how much a broker decides of a long request in one turn: in odd seeds one each."""
+    return 1 if seed % 2 else 16
 
 
 def _draw_topology(random: Random) -> Topology:

@@ -85,6 +85,10 @@ class World:
         """Return a uniform random number of this range; faster than `randint`."""
         return low + int(self.draw() * (high - low + 1))
 
+    def random_bytes(self, count: int) -> bytes:
+        """Return bytes of the seed, in place of secret ones."""
+        return self.random.randbytes(count)
+
     def chance(self, share: float) -> bool:
         return self.draw() < share
 

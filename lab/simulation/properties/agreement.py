@@ -8,7 +8,7 @@ from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
-    from lab.simulation.application import Application
+    from gridstat.model.status import StatusVariable
     from lab.simulation.cloud import Cloud
 
 RULE: Final = "the broker holds what the applications have"
@@ -26,23 +26,32 @@ def check_agreement(cloud: Cloud, broker: LeafBroker) -> None:
         for edge, attachment in held.attachments.items():
             if attachment.up_channel_id != node.channels_up[edge]:
                 raise PropertyBroken(RULE, f"{name} sends to {edge} on another channel")
-        _check_publications(name, node.application, broker)
+        _check_publications(cloud, name, broker)
         _check_contracts(cloud, name, broker)
 
 
-def _check_publications(name: str, application: Application, broker: LeafBroker) -> None:
-    registry = broker.registry
+def _check_publications(cloud: Cloud, name: str, broker: LeafBroker) -> None:
+    registry, application = broker.registry, cloud.endpoints[name].application
     held = {
         one: registry.publications[one].variable for one in registry.endpoints[name].publications
     }
     if held != application.publications:
         for one in sorted(held.keys() | application.publications.keys()):
+            if _is_not_told(cloud, held.get(one), application.publications.get(one)):
+                continue
             if held.get(one) != application.publications.get(one):
                 raise PropertyBroken(
                     RULE,
                     f"{one} is {held.get(one)}, and its publisher has "
                     f"{application.publications.get(one)}",
                 )
+
+
+def _is_not_told(cloud: Cloud, held: StatusVariable | None, known: StatusVariable | None) -> bool:
+    """Return whether a broker that died has withdrawn a variable, and told nobody."""
+    if held is not None or known is None or cloud.broker_lives == 1:
+        return False
+    return known.variable_id in cloud.journal.facts.withdrawn
 
 
 def _check_contracts(cloud: Cloud, name: str, broker: LeafBroker) -> None:
@@ -61,6 +70,8 @@ def _check_contracts(cloud: Cloud, name: str, broker: LeafBroker) -> None:
             RULE, f"{name}: subscriptions nobody knows {extra}, believed in but gone {missing}"
         )
     patterns = {one.number for one in application.patterns.values() if one.number}
+    if cloud.broker_lives > 1:
+        patterns -= cloud.journal.facts.ended
     if endpoint.patterns != patterns:
         raise PropertyBroken(RULE, f"{name}: patterns {endpoint.patterns}, not {patterns}")
     for contract in application.contracts.values():

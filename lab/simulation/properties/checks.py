@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lab.simulation.model_keys import unrest_of_keys
 from lab.simulation.properties.agreement import check_agreement, check_nothing_is_left
 from lab.simulation.properties.answers import Answers
 from lab.simulation.properties.continuity import Continuity
 from lab.simulation.properties.delivery import check_deliveries, is_turned_away
 from lab.simulation.properties.ledger import check_capacity, check_ledger, check_no_promise
+from lab.simulation.properties.shares import check_shares
 from lab.simulation.properties.tables import check_bare_tables, check_tables
 from lab.simulation.properties.unrest import absent, unrest_of_endpoints, unusable
+from lab.simulation.rules import check_rules
 
 if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
@@ -53,10 +56,12 @@ class Properties:
         """Check the properties that are cheap enough for every moment."""
         if self.cloud.broker is not None:
             check_capacity(self.cloud.broker)
+            check_shares(self.cloud.broker)
 
     def check_rest(self) -> None:
         """Check at rest, when no message is in transit, that all nodes agree."""
         broker = self._broker()
+        check_rules(broker)
         check_agreement(self.cloud, broker)
         check_ledger(broker)
         check_tables(self.cloud, broker)
@@ -67,6 +72,7 @@ class Properties:
         broker = self._broker()
         check_nothing_is_left(broker)
         check_no_promise(broker)
+        check_shares(broker)
         check_bare_tables(self.cloud, broker)
 
     def unrest(self) -> str | None:
@@ -77,6 +83,8 @@ class Properties:
         return (
             self._unrest_of_routers(cloud.broker)
             or unrest_of_endpoints(self.cloud.endpoints)
+            or self._unrest_of_keys(cloud.broker)
+            or unrest_of_keys(node.keys for node in cloud.endpoints.values() if node.is_up)
             or self._unrest_of_broker(cloud.broker)
             or (None if cloud.operator.is_idle else "the operator waits")
         )
@@ -95,6 +103,11 @@ class Properties:
             if node.agent is None or not node.agent.is_accepted:
                 return f"router {name} has no broker"
         return None
+
+    def _unrest_of_keys(self, broker: LeafBroker) -> str | None:
+        """Return a channel to a router of the cloud whose ends do not agree on a key."""
+        routers = [self.cloud.routers.get(name) for name in broker.registry.routers]
+        return unrest_of_keys(node.keys for node in routers if node is not None and node.is_up)
 
     def _unrest_of_broker(self, broker: LeafBroker) -> str | None:
         registry = broker.registry

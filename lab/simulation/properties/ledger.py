@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operations import Subscribed
     from gridstat.model.status import StatusVariable
 
-EVENT_BYTES: Final = 28 + 16 + 24
+EVENT_BYTES: Final = 28 + 16 + 24 + 16
 """Size of the headers of IP, UDP and the datagram, and of a plain event."""
 RULE: Final = "promises fit, and are those of the contracts"
 NOTHING: Final = Fraction(0)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.order_table import OrderTable
     from lab.simulation.cloud import Cloud
 
-VERSION: Final = 2
+VERSION: Final = 3
 KINDS: Final = ("channels", "sources", "variables", "paths")
 
 
@@ -114,14 +114,16 @@ def expected_tables(registry: Registry) -> dict[str, ModelTable]:
                         priority=priority,
                     )
     for (router, number), variable in carried.items():
+        source = sources.get((router, number), 0)
         tables[router].variables[number] = VariableOrder(
             variable_id=number,
             period=variable.period,
             phase_ns=variable.phase_ns if variable.period is not None else int(variable.is_belated),
-            source=sources.get((router, number), 0),
+            source=source,
             is_urgent=variable.is_alert,
             interval_ns_min=variable.interval_ns_min or variable.replay_interval_ns,
             keeps_newest=(router, number) in local,
+            delay_ms=variable.delay_ms if source else 0,
         )
     return tables
 
@@ -155,6 +157,7 @@ def _order_channels(registry: Registry, tables: dict[str, ModelTable]) -> None:
             sender=sender,
             back_channel=ends.get((receiver, sender), 0),
             silent_ms_max=silence_limit_ms(probe_interval_ms(channel.bandwidth_bytes_per_s)),
+            is_sealed=True,
         )
 
 
@@ -168,7 +171,8 @@ def _order_attachments(registry: Registry, tables: dict[str, ModelTable]) -> Non
                 data_port=here.data_port,
                 urgent_port=here.urgent_port,
                 datagram_version=VERSION,
+                is_endpoint=True,
             )
             tables[edge].sources[here.up_channel_id] = SourceOrder(
-                channel_id=here.up_channel_id, sender=name, is_publisher=True
+                channel_id=here.up_channel_id, sender=name, is_publisher=True, is_sealed=True
             )

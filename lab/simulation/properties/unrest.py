@@ -27,7 +27,9 @@ def unrest_of_endpoints(endpoints: Mapping[str, EndPointNode]) -> str | None:
         if not application.is_idle:
             asked = next(iter(application.waiting.values()), None)
             return f"end-point {name} waits for an answer: {asked}"
-        is_trying = bool(node.turned_away) or application.has_lost_contracts
+        is_trying = bool(
+            node.turned_away or application.has_lost_contracts or application.withdrawn
+        )
         if node.has_timer(TICK) and not is_trying:
             return f"the session of {name} is busy"
     return None

@@ -91,7 +91,12 @@ class TreeBrokerNode(Node):
     def start(self) -> None:
         """Begin a process from the content of the journal; dial the parent, if there is one."""
         assert self.make is not None
-        outside = Outside(PlainVerifier(), self._wall_clock_ns, new_identity=self._journal_identity)
+        outside = Outside(
+            PlainVerifier(),
+            self._wall_clock_ns,
+            new_identity=self._journal_identity,
+            random_bytes=self.world.random_bytes,
+        )
         broker = self.broker = self.make(outside)
         broker.restore(self.journal.durable)
         self.lives += 1

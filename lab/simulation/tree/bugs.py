@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from gridstat.broker.access.resting_contracts import RestingContracts
 from gridstat.broker.floods import leaf_flooding as operators_flooding
 from gridstat.broker.floods import tree_flooding
 from gridstat.broker.floods.flooding_changes import FloodingChanges
@@ -23,6 +24,7 @@ from gridstat.broker.tree.owned_channels import OwnedChannels
 from gridstat.broker.tree.owned_contracts import OwnedContracts
 from gridstat.broker.tree.reconciliation import Reconciliation
 from gridstat.broker.tree.replanning import Replanning
+from gridstat.broker.tree.scope_shares import ScopeShares
 from gridstat.broker.tree.segment_commits import SegmentCommits
 from gridstat.broker.tree.segment_releases import SegmentReleases
 from gridstat.broker.tree.transaction import Transaction
@@ -118,6 +120,10 @@ BUGS: Final[dict[str, Bug]] = {
         "a cloud says that it holds a segment before its journal does",
         (Patch(SegmentReservations, "reserve", _say_reserved_at_once),),
     ),
+    "keep-exports": Bug(
+        "a publisher's cloud does not end what readers of other clouds may no longer have",
+        (Patch(RestingContracts, "_end_segment", _do_nothing),),
+    ),
     "forget-an-ending": Bug(
         "the owner never hears that a subscriber has ended a contract",
         (Patch(RemoteContracts, "end", _do_nothing),),
@@ -152,6 +158,10 @@ BUGS: Final[dict[str, Bug]] = {
     "promise-a-border-twice": Bug(
         "whatever a channel between clouds carries already, there is room on it",
         (Patch(OwnedChannels, "obstacles", _see_no_obstacle),),
+    ),
+    "pay-for-ever": Bug(
+        "what a contract used of an identity's share between clouds is not given back",
+        (Patch(ScopeShares, "remove", _do_nothing),),
     ),
     "never-replan": Bug(
         "a contract stays where it is, whatever breaks on its way",

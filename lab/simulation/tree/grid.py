@@ -13,6 +13,7 @@ from lab.simulation.endpoint_node import EndPointNode
 from lab.simulation.journal import Facts, SimulatedJournal
 from lab.simulation.network import Network
 from lab.simulation.router_node import RouterNode
+from lab.simulation.rules import with_rules
 from lab.simulation.tree.broker_node import TreeBrokerNode
 from lab.simulation.tree.wires import CloudWires, TreeWires
 from lab.simulation.world import World
@@ -127,6 +128,7 @@ class TreeGrid:
         plan, settings = self.swarm.plan, self.swarm.settings(name)
         if isinstance(settings, BrokerSettings):
             cloud = plan.clouds[name]
+            settings = with_rules(settings)
             return LeafBroker(settings, outside, routers=cloud.routers, channels=cloud.channels)
         broker = plan.brokers[name]
         return QosBroker(settings, outside, children=broker.children, channels=broker.channels)

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.net.command.endpoint_messages import Detach
 from lab.simulation.bugs import planted
+from lab.simulation.rules import RuleChanges
 from lab.simulation.run import judged
 from lab.simulation.tree.bugs import BUGS
 from lab.simulation.tree.faults import TreeFaults
 from lab.simulation.tree.flooding import TreeFlooding
 from lab.simulation.tree.grid import TreeGrid
+from lab.simulation.tree.guards import Guards
 from lab.simulation.tree.properties.checks import TreeProperties
 from lab.simulation.tree.properties.floods import check_nothing_floods
 from lab.simulation.tree.settled import settled_tree
 from lab.simulation.tree.swarm import draw
 from lab.simulation.workload import Workload
 from lab.simulation.world import NS_PER_MS, NS_PER_S, PropertyBroken
+from lab.tree_plan import cloud_of
 
 if TYPE_CHECKING:
     from lab.simulation.run import Verdict
@@ -52,6 +55,9 @@ class Run:
         self.grid.adopt(swarm, self.properties, is_traced=is_traced)
         self.properties.watch(self.grid)
         self.faults = TreeFaults(self.grid)
+        self.guards = Guards(self.grid)
+        inhabited = tuple(sorted({cloud_of(name) for name in self.grid.endpoints}))
+        self.rules = RuleChanges(self.grid.world, inhabited, self.guards)
         self.workload = Workload(self.grid)
         self.flooding = TreeFlooding(self.grid)
         for node in self.grid.endpoints.values():
@@ -77,7 +83,10 @@ class Run:
     def chaos(self) -> None:
         world = self.grid.world
         start_ns = world.now_ns + (ATTACH_NS if self._is_settled else START_NS)
+        if self.swarm.rule_changes:
+            self.guards.start()
         self.workload.plan(start_ns)
+        self.rules.plan(start_ns, self.swarm.rule_changes)
         self.flooding.plan(start_ns)
         self.faults.plan(start_ns)
         end_ns = start_ns + self.swarm.chaos_ns
@@ -106,7 +115,7 @@ class Run:
         while True:
             world.run_until(world.now_ns + LOOK_NS)
             self.properties.check_safety()
-            unrest = self.properties.unrest() or self.flooding.unrest()
+            unrest = self.properties.unrest() or self.flooding.unrest() or self.guards.unrest()
             quiet = 0 if unrest is not None else quiet + 1
             if quiet == QUIET_LOOKS:
                 return

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.settings import BrokerSettings
 from gridstat.broker.tree.tree_settings import TreeSettings
+from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.modes import MODES_DEFINED
-from lab.simulation.swarm import EndPointPlan, Work
+from lab.simulation.swarm import EndPointPlan, Work, at_once_of, draw_quotas, draw_rule_changes
 from lab.simulation.tree.shapes import VARIANTS, Outline, tree_plan
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
+    from gridstat.broker.settings import Quotas
     from lab.tree_plan import TreePlan
 
 TREE_WEIGHTS: Final = {
@@ -131,6 +133,7 @@ class TreeSwarm:
     faults: tuple[tuple[int, FaultKind], ...] = ()
     work: tuple[tuple[int, Work, int], ...] = ()
     floods: tuple[tuple[int, FloodWork], ...] = ()
+    rule_changes: tuple[int, ...] = ()
     chaos_ns: int = 0
     is_all_encoded: bool = False
     is_cold: bool = False
@@ -153,6 +156,7 @@ class TreeSwarm:
                 snapshot_after=paces.snapshot_after,
                 replan_at_once=paces.replan_at_once,
                 modes_defined=MODES_DEFINED,
+                keys=SIMULATED_KEYS,
             )
         return BrokerSettings(
             broker,
@@ -162,8 +166,20 @@ class TreeSwarm:
             retire_after_ns=paces.retire_after_ns,
             snapshot_after=paces.snapshot_after,
             replan_at_once=paces.replan_at_once,
+            publish_at_once=at_once_of(self.seed),
+            end_at_once=at_once_of(self.seed),
             modes_defined=MODES_DEFINED,
+            keys=SIMULATED_KEYS,
+            quotas=self.quotas(),
         )
+
+    def quotas(self) -> Quotas:
+        """Return the quotas of identities; in half of all seeds no share bounds a contract.
+
+        Small shares refuse most contracts between clouds, and then little is left to be lowered.
+        """
+        drawn = draw_quotas(self.seed)
+        return drawn if self.seed % 2 else replace(drawn, capacity_share=1.0)
 
 
 def draw(seed: int) -> TreeSwarm:
@@ -192,6 +208,7 @@ def draw(seed: int) -> TreeSwarm:
         faults=_with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns),
         work=_draw_work(random, chaos_ns, len(endpoints)),
         floods=_draw_floods(seed, chaos_ns),
+        rule_changes=draw_rule_changes(seed, chaos_ns),
         chaos_ns=chaos_ns,
         is_all_encoded=random.random() < ALL_ENCODED_SHARE,
         is_cold=random.random() < COLD_SHARE,

@@ -42,6 +42,9 @@ class CloudWires:
         self._wires = wires
         self._cloud = cloud
 
+    def owner(self, channel_id: int) -> str:
+        return self._wires.plan.owner_of(self._cloud, channel_id)
+
     def look_around(self, router: str) -> None:
         for scope in self._wires.plan.scope(self._cloud):
             self._wires.owned[scope].look_around(router)

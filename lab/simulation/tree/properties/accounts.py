@@ -13,6 +13,8 @@ from gridstat.broker.tree.tree_operations import body_of
 from gridstat.model.rate_law import union_rate
 from lab.simulation.modes import MODES, active_with
 from lab.simulation.properties.ledger import EVENT_BYTES, check_capacity, check_no_promise, rate_of
+from lab.simulation.properties.shares import check_shares
+from lab.simulation.tree.properties.scope_shares import check_scope_shares
 from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
 
@@ -36,11 +38,13 @@ def check_fitting(grid: TreeGrid) -> None:
     """Check that promises fit the capacity, at any moment."""
     for leaf in grid.leaves().values():
         check_capacity(leaf)
+        check_shares(leaf)
     for name, broker in grid.qos_brokers().items():
         for account in broker.state.channels.accounts.values():
             if account.carriage.streams and account.carriage.is_overloaded:
                 raise PropertyBroken(RULE, f"{name}: {account.channel.label} is over its bandwidth")
         _check_borders(name, broker)
+        check_scope_shares(name, broker)
 
 
 def _check_borders(name: str, broker: QosBroker) -> None:
@@ -119,6 +123,8 @@ def check_nothing_promised(grid: TreeGrid) -> None:
             is_charged = carriage.streams or carriage.bytes or carriage.burst.events
             if is_charged or account.relied_us:
                 raise PropertyBroken(RULE, f"{name}: {account.channel.label} is still charged")
+        if books := broker.state.channels.shares.books():
+            raise PropertyBroken(RULE, f"{name}: the books still hold {books}")
 
 
 def _variables(grid: TreeGrid) -> dict[int, StatusVariable]:

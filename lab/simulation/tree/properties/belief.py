@@ -26,16 +26,24 @@ def check_belief(grid: TreeGrid) -> None:
         if leaf.registry.endpoints.keys() != present.keys():
             raise PropertyBroken(RULE, f"end-points {sorted(leaf.registry.endpoints)} of {cloud}")
         for node in present.values():
-            _check_publications(node, leaf)
+            _check_publications(grid, cloud, node, leaf)
             _check_contracts(grid, cloud, node, leaf)
 
 
-def _check_publications(node: EndPointNode, leaf: LeafBroker) -> None:
-    registry, believed = leaf.registry, node.application.publications
+def _check_publications(grid: TreeGrid, cloud: str, node: EndPointNode, leaf: LeafBroker) -> None:
+    registry, believed = leaf.registry, dict(node.application.publications)
     held = {
         name: registry.publications[name].variable
         for name in registry.endpoints[node.name].publications
     }
+    if grid.brokers[cloud].lives > 1:
+        # A broker that dies does not tell whose publications it has withdrawn, as below.
+        withdrawn = grid.brokers[cloud].journal.facts.withdrawn
+        believed = {
+            name: variable
+            for name, variable in believed.items()
+            if name in held or variable.variable_id not in withdrawn
+        }
     if held != believed:
         raise PropertyBroken(RULE, f"{node.name} publishes {sorted(held)}, not {sorted(believed)}")
 
@@ -56,6 +64,8 @@ def _check_contracts(grid: TreeGrid, cloud: str, node: EndPointNode, leaf: LeafB
             RULE, f"{node.name}: contracts nobody knows {extra}, believed in but gone {missing}"
         )
     patterns = {one.number for one in application.patterns.values() if one.number}
+    if grid.brokers[cloud].lives > 1:
+        patterns -= grid.brokers[cloud].journal.facts.ended
     if endpoint.patterns != patterns:
         raise PropertyBroken(RULE, f"{node.name}: patterns {endpoint.patterns}, not {patterns}")
     for contract in application.contracts.values():

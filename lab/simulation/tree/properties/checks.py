@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lab.simulation.model_keys import unrest_of_keys
 from lab.simulation.properties.unrest import absent, unrest_of_endpoints, unusable
+from lab.simulation.rules import check_rules
 from lab.simulation.tree.properties.accounts import (
     check_accounts,
     check_fitting,
@@ -62,6 +64,8 @@ class TreeProperties:
 
     def check_rest(self) -> None:
         """Check at rest, when no message is in transit, that all nodes agree."""
+        for leaf in self.grid.leaves().values():
+            check_rules(leaf)
         check_belief(self.grid)
         check_contracts(self.grid)
         check_promises(self.grid)
@@ -83,6 +87,8 @@ class TreeProperties:
         return (
             self._unrest_of_brokers()
             or unrest_of_endpoints(self.grid.endpoints)
+            or unrest_of_keys(node.keys for node in self.grid.routers.values() if node.is_up)
+            or unrest_of_keys(node.keys for node in self.grid.endpoints.values() if node.is_up)
             or next(filter(None, map(self._unrest_of_leaf, self.grid.clouds)), None)
             or self._unrest_of_qos_brokers()
             or unrest_of_floods(self.grid)

@@ -1,0 +1,257 @@
+"""`python -m lab.attacks.corpus`: a million forged and a million replayed datagrams.
+
+A grid carries a stream over two ways meanwhile. Every datagram of the corpus must be counted as
+rejected, or not have reached the router; the stream must lose nothing, and no figure of losses may
+move. A router that dies under forged probes must be noticed as soon as without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lab.attacks.attacked_grid import (
+    MALLORY,
+    PUBLISHER,
+    URGENT_PORT,
+    WAYS,
+    AttackedGrid,
+    ChannelWatch,
+    Hop,
+)
+from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Words = dict[str, Any]
+FOLDER: Final = Path("build/lab/attacks")
+FORGED: Final = 1_000_000
+REPLAYED: Final = 1_000_000
+PER_S: Final = 30_000
+SILENT_S: Final = 1.5
+EPOCH_S: Final = 20.0
+"""Longer than most attacks, so that they meet a key that is in use."""
+EPOCHS_S_MAX: Final = 120.0
+OLD_EPOCHS: Final = 2
+OLD_S: Final = 12.0
+"""Longer than an epoch is accepted after its end."""
+RECORD_S: Final = 2.0
+NOTICED_S_MORE: Final = 0.5
+SETTLE_S: Final = 0.5
+
+
+@dataclass(slots=True)
+class Score:
+    """Sums of a run; every complaint fails it."""
+
+    sent: dict[str, int] = field(default_factory=dict)
+    rejected: int = 0
+    missing: int = 0
+    """Datagrams that are neither rejected nor dropped by the kernel."""
+    dropped: int = 0
+    complaints: list[str] = field(default_factory=list)
+
+
+class Corpus:
+    """Attacks one after the other on a grid under load, each judged separately."""
+
+    def __init__(self, attacked: AttackedGrid, tell: Callable[[str], None]) -> None:
+        self._attacked, self._tell = attacked, tell
+        self.score = Score()
+
+    def forge(self, count: int) -> None:
+        """Send forged datagrams on a known channel, as many as `count` in all forms together."""
+        [hop], [variable, *_] = self._recorded(WAYS[0]), self._attacked.variable_ids()
+        parts = {"forged": 2 * count // 5, "altered": 2 * count // 5}
+        parts["unsealed"] = count - sum(parts.values())
+        words = {**hop.words, "variable": variable, "per_s": PER_S}
+        self._attack("forged", hop, "forge", count=parts["forged"], **words)
+        self._attack("unsealed", hop, "forge", count=parts["unsealed"], is_plain=True, **words)
+        [hop] = self._recorded(WAYS[0])
+        self._attack(
+            "altered",
+            hop,
+            "alter",
+            **hop.target,
+            channel_id=hop.channel_id,
+            count=parts["altered"],
+            per_s=PER_S,
+        )
+
+    def replay(self, count: int) -> None:
+        """Send recordings again: at once, elsewhere, and after all that could make them new."""
+        part = count // 6
+        [hop, other] = self._recorded(*WAYS)
+        words: Words = {"channel_id": hop.channel_id, "count": part, "per_s": PER_S}
+        self._attack("same channel", hop, "replay", **hop.target, **words)
+        urgent: Words = {"host": hop.host, "port": URGENT_PORT}
+        self._attack("other port", hop, "replay", **urgent, **words)
+        self._replay_elsewhere(hop, other, part)
+        self._replay_old_epoch(hop, part)
+        self._replay_after_silence(part)
+        self._replay_after_restart(count - 5 * part)
+
+    def _replay_elsewhere(self, hop: Hop, other: Hop, count: int) -> None:
+        recording = self._attacked.attacker(hop.at).ask("export", channel_id=hop.channel_id)
+        self._attacked.attacker(MALLORY).ask("import", **hop.target, **recording)
+        words = {"channel_id": hop.channel_id, "count": count // 2, "per_s": PER_S, **other.target}
+        there = {"changed": {"channel_id": other.channel_id, "epoch": other.heading.epoch}}
+        for more in (there, {}):
+            self._attack("other channel", other, "replay", at=MALLORY, **words, **more)
+
+    def _replay_old_epoch(self, old: Hop, count: int) -> None:
+        recording = self._attacked.attacker(old.at).ask("export", channel_id=old.channel_id)
+        hop, deadline_s = old, time.monotonic() + EPOCHS_S_MAX
+        time.sleep(OLD_S)
+        while (hop.heading.epoch - old.heading.epoch) % 256 < OLD_EPOCHS:
+            if time.monotonic() > deadline_s:
+                raise LabError(f"the epoch is still {hop.heading.epoch}")
+            [hop] = self._recorded(WAYS[0])
+        self._attacked.attacker(old.at).ask("import", **hop.target, **recording)
+        words = {"channel_id": hop.channel_id, "count": count // 2, "per_s": PER_S, **hop.target}
+        for epoch in (old.heading.epoch, hop.heading.epoch):
+            self._attack("old epoch", hop, "replay", changed={"epoch": epoch}, **words)
+
+    def _replay_after_silence(self, count: int) -> None:
+        [hop] = self._recorded(WAYS[0])
+        publisher = self._attacked.grid.daemons[PUBLISHER]
+        publisher.pause()
+        try:
+            time.sleep(SILENT_S)
+            self._attack(
+                *("after silence", hop, "replay"),
+                **hop.target,
+                channel_id=hop.channel_id,
+                count=count,
+                per_s=PER_S,
+            )
+        finally:
+            publisher.resume()
+        self._attacked.await_whole()
+
+    def _replay_after_restart(self, count: int) -> None:
+        """The router is new, so it has only the counters of its own life."""
+        [hop] = self._recorded(WAYS[0])
+        daemon = self._attacked.grid.daemons["e2"]
+        daemon.kill()
+        self._attacked.grid.restart("e2")
+        self._attacked.await_whole()
+        self._attack(
+            *("after restart", hop, "replay"),
+            **hop.target,
+            channel_id=hop.channel_id,
+            count=count,
+            per_s=PER_S,
+        )
+
+    def notice_death(self) -> None:
+        """Kill a router, without and with forged probes of its channel."""
+        times_s = {name: self._noticed_s(is_forged=name == "forged") for name in ("true", "forged")}
+        self._tell(f"a dead router is noticed after {times_s}")
+        if times_s["forged"] > times_s["true"] + NOTICED_S_MORE:
+            self.score.complaints.append(f"a dead router is noticed late: {times_s}")
+
+    def _noticed_s(self, *, is_forged: bool) -> float:
+        grid, [hop] = self._attacked.grid, self._recorded(WAYS[0])
+        stranger = self._attacked.attacker(hop.at)
+        if is_forged:
+            stranger.begin("probe", **hop.words, seconds=5.0, per_s=500)
+        grid.daemons["e0"].kill()
+        began_s = time.monotonic()
+
+        def complaint() -> str | None:
+            [channel] = [
+                each for each in grid.survey()["channels"] if each["label"] == "c1/e0→c1/e2"
+            ]
+            return "the channel counts as up" if channel["is_up"] else None
+
+        try:
+            grid.wait_for(complaint, within_s=10.0)
+            noticed_s = time.monotonic() - began_s
+        finally:
+            if is_forged:
+                stranger.finish()
+            grid.restart("e0")
+        self._attacked.await_whole()
+        return round(noticed_s, 2)
+
+    def _recorded(self, *ways: tuple[str, str]) -> list[Hop]:
+        self._attacked.await_whole()
+        return self._attacked.hops(*ways, seconds=RECORD_S)
+
+    def _attack(self, name: str, hop: Hop, do: str, *, at: str = "", **words: object) -> None:
+        """Let a stranger act; judge the channel, the stream, and the router's own counts."""
+        attacked, score = self._attacked, self.score
+        router = next(far for near, far in WAYS if near == hop.at)
+        watch, from_ns = ChannelWatch(attacked, hop, router), time.time_ns()
+        rejected, dropped = attacked.rejected(router), attacked.kernel_dropped(router)
+        sent = int(attacked.attacker(at or hop.at).ask(do, **words)["sent"])
+        time.sleep(SETTLE_S)
+        found = sum(attacked.rejected(router).values()) - sum(rejected.values())
+        lost = attacked.kernel_dropped(router) - dropped
+        score.sent[name] = score.sent.get(name, 0) + sent
+        score.rejected += found
+        score.dropped += lost
+        score.missing += max(0, sent - found - lost)
+        verdict = attacked.judged(from_ns)
+        wrong = [] if verdict.is_clean else [str(verdict)]
+        wrong += [complaint] if (complaint := watch.complaint()) is not None else []
+        if found + lost < sent:
+            wrong.append(f"{sent - found - lost} of {sent} datagrams were not rejected")
+        score.complaints += [f"{name}: {text}" for text in wrong]
+        reasons = {
+            reason: count - rejected[reason]
+            for reason, count in attacked.rejected(router).items()
+            if count != rejected[reason]
+        }
+        state = "; ".join(wrong) or "no effect"
+        self._tell(f"{name}: {sent:,} sent, {found:,} rejected {reasons}: {state}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m lab.attacks.corpus", description=__doc__)
+    parser.add_argument("--forged", type=int, default=FORGED, help="how many forged datagrams")
+    parser.add_argument("--replayed", type=int, default=REPLAYED, help="how many replayed ones")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="for files and logs")
+    asked = parser.parse_args(argv)
+    shutil.rmtree(asked.folder, ignore_errors=True)
+    began_s = time.monotonic()
+    with AttackedGrid(asked.folder, epoch_s=EPOCH_S) as attacked:
+        corpus = Corpus(attacked, tell)
+        corpus.forge(asked.forged)
+        corpus.replay(asked.replayed)
+        corpus.notice_death()
+    facts = summary(corpus.score, time.monotonic() - began_s)
+    tell(json.dumps(facts))
+    return 0 if facts["is_passed"] else 1
+
+
+def summary(score: Score, took_s: float) -> dict[str, Any]:
+    """Return the totals as flat fields."""
+    forged = ("forged", "altered", "unsealed")
+    return {
+        "forged": sum(score.sent.get(name, 0) for name in forged),
+        "replayed": sum(count for name, count in score.sent.items() if name not in forged),
+        "rejected": score.rejected,
+        "kernel_dropped": score.dropped,
+        "accepted": score.missing,
+        "complaints": score.complaints,
+        "took_s": round(took_s, 1),
+        "is_passed": not score.complaints and score.missing == 0,
+    }
+
+
+def tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
