@@ -43,6 +43,8 @@ class ChainPlan:
     lag_s: float = 0.0
     is_real_time: bool = False
     """Hops, receivers and the reference's publisher are real-time, as in a cloud, if permitted."""
+    seal: str = ""
+    """Library that seals all channels of a chain without multicast; empty: none is sealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,12 @@ def build_chain(
     priority_wanted = None if plan.is_real_time else 0
     fifo_priority = scheduling_granted(priority_wanted, ROUTER_PRIORITY).fifo_priority
     subscriber = rig.subscriber(
-        [reference, *load_groups], keep, ring_events=ring_events, is_real_time=plan.is_real_time
+        [reference, *load_groups],
+        keep,
+        ring_events=ring_events,
+        is_real_time=plan.is_real_time,
+        seal=plan.seal,
+        channels=(SUBSCRIBER_CHANNEL + plan.routers,),
     )
     hops: list[Forwarder] = []
     for position in range(plan.routers, 0, -1):
@@ -168,6 +175,7 @@ def build_chain(
             publishers=(REFERENCE_CHANNEL, *LOAD_CHANNELS) if is_first else (),
             upstreams=() if is_first else (HOP_CHANNEL + position,),
             fifo_priority=fifo_priority,
+            seal=plan.seal,
         )
         hops.insert(0, rig.forwarder(plan.kind, router))
     return subscriber, hops

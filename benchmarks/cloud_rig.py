@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.request import urlopen
@@ -25,6 +26,7 @@ from gridstat.console.operator_session import ask_once
 from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Explain, Survey
+from lab.open_access import OPEN_RULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,14 +48,24 @@ Two processors do not always let twenty routers send within the usual 100 ms, an
 channel that is taken for dead would falsify the measurement.
 """
 
+NO_QUOTAS = """[quota]
+publications_max = 1000000
+subscriptions_max = 10000000
+capacity_share = 1.0
+commands_per_s = 0
+"""
+"""A measurement of capacity uses all of it, by few end-points."""
+
 Facts = dict[str, Any]
 
 
 class CloudRig:
     """One running cloud; every router is connected and in step when the block begins."""
 
-    def __init__(self, topology: Topology, *, folder: str = "") -> None:
-        self._topology = topology
+    def __init__(self, topology: Topology, *, folder: str = "", quotas: str = NO_QUOTAS) -> None:
+        """`quotas` is the section of the broker's file; empty for those of every new cloud."""
+        self._topology = replace(topology, rules=(OPEN_RULE,))
+        self._quotas = quotas
         self._stack = ExitStack()
         self._parent = folder or None
 
@@ -80,7 +92,7 @@ class CloudRig:
         files = GridFolder(self.folder, grid, "")
         files.write()
         with files.broker_file.open("a", encoding="utf-8") as broker_file:
-            broker_file.write(TIMING)
+            broker_file.write(TIMING + self._quotas)
         self.access = load_access(self.folder)
         self._processes = self._stack.enter_context(Processes())
         broker = {"broker": _daemon("broker", files.broker_file)}

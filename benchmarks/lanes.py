@@ -67,7 +67,7 @@ class Lane:
     def __init__(self, rig: Rig, plan: ChainPlan) -> None:
         self._plan = plan
         self._subscriber, self._hops = build_chain(rig, plan, [], ring_events=RING_EVENTS)
-        self._publisher = rig.publisher(self._hops[0])
+        self._publisher = rig.publisher(self._hops[0], seal=plan.seal)
         self._before: Histogram = ()
 
     def begin(self, seconds: float, phase_s: float) -> None:

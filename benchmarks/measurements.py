@@ -88,8 +88,10 @@ def stream_once(
     *,
     ends: Place = Place(LOOPBACK),  # noqa: B008 (a frozen value)
     hops: Place = Place(LOOPBACK),  # noqa: B008
+    seal: str = "",
 ) -> Streamed:
-    """Run one closed loop through a new hop of the given kind."""
+    """Run one closed loop through a new hop of the given kind; `seal` names the library of sealed
+    channels."""
     channels = tuple(OUT + index for index in range(stream.receivers))
     exits = tuple(Exit(channel_id) for channel_id in channels)
     group = stream.group(exits)
@@ -99,12 +101,14 @@ def stream_once(
             subscriber = rig.sink(stream.receivers, event_bytes=stream.event_bytes)
         else:
             keep: tuple[Keep, ...] = ("count",)
-            subscriber = rig.subscriber([group], keep * stream.receivers)
+            subscriber = rig.subscriber(
+                [group], keep * stream.receivers, seal=seal, channels=channels
+            )
         outlets = tuple(
             subscriber.outlet(channel_id, index) for index, channel_id in enumerate(channels)
         )
-        hop = rig.forwarder(kind, RouterPlan(outlets=outlets, groups=(group,)))
-        publisher = rig.publisher(hop, subscriber)
+        hop = rig.forwarder(kind, RouterPlan(outlets=outlets, groups=(group,), seal=seal))
+        publisher = rig.publisher(hop, subscriber, seal=seal)
         warm_up = warm_up_s(kind, seconds)
         answer, window = run_watched(
             publisher,

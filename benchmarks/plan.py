@@ -84,6 +84,8 @@ class RouterPlan:
     upstreams: tuple[int, ...] = ()
     host: str = "127.0.0.1"
     fifo_priority: int = 0
+    seal: str = ""
+    """Library that seals all channels; empty: they are not sealed."""
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
@@ -94,6 +96,7 @@ class RouterPlan:
             upstreams=tuple(fields["upstreams"]),
             host=fields["host"],
             fifo_priority=fields["fifo_priority"],
+            seal=fields["seal"],
         )
 
 
@@ -109,11 +112,16 @@ class SubscriberPlan:
     host: str = "127.0.0.1"
     is_background: bool = False
     is_real_time: bool = False
+    seal: str = ""
+    """Library that opens sealed channels; empty: they are not sealed."""
+    channels: tuple[int, ...] = ()
+    """Sealed channels of each receiver, in their order."""
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         groups = tuple(Group.from_json(group) for group in fields["groups"])
-        return cls(**{**fields, "groups": groups, "keep": tuple(fields["keep"])})
+        lists = {"keep": tuple(fields["keep"]), "channels": tuple(fields["channels"])}
+        return cls(**{**fields, "groups": groups, **lists})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +136,23 @@ class PublisherPlan:
     senders: int = 1
     first_channel: int = 1
     is_background: bool = False
+    seal: str = ""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class FlooderPlan:
+    """A stranger that knows a sealed channel, and not its key."""
+
+    host: str
+    channel_id: int
+    seal: str
+    is_joined: bool = False
+    """Datagrams leave as segments of a few large sends, which costs the machine less."""
+    event_bytes: int = WIDE_EVENT_BYTES
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
@@ -143,7 +168,7 @@ def fitting_period(spacing_s: float) -> tuple[int, int]:
     return 1, max(1, round(SLOTS_PER_SPACING / spacing_s))
 
 
-Plan = RouterPlan | SubscriberPlan | PublisherPlan
+Plan = RouterPlan | SubscriberPlan | PublisherPlan | FlooderPlan
 
 
 def to_json(plan: Plan) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks.floor.build import forwarder_path
-from benchmarks.plan import Group, Outlet, PublisherPlan, RouterPlan, SubscriberPlan
+from benchmarks.plan import FlooderPlan, Group, Outlet, PublisherPlan, RouterPlan, SubscriberPlan
 from benchmarks.processes import Answer, Processes, RoleProcess
 from benchmarks.shared_page import SharedPages, create_pages
 from benchmarks.statistics import WARM_UP_INTERPRETED_S, WARM_UP_S
@@ -136,6 +136,8 @@ class Rig:
         ring_events: int = 65_536,
         is_background: bool = False,
         is_real_time: bool = False,
+        seal: str = "",
+        channels: Sequence[int] = (),
     ) -> Subscriber:
         """Start a process with one receiver per entry of `keep`, all with the same variables."""
         path = self._new_pages(len(keep))
@@ -148,6 +150,8 @@ class Rig:
             host=self._ends.host,
             is_background=is_background,
             is_real_time=is_real_time,
+            seal=seal,
+            channels=tuple(channels),
         )
         process, answer = self._processes.start_role("subscriber", plan, prefix=self._ends.prefix)
         ports = tuple((int(data), int(urgent)) for data, urgent in answer["ports"])
@@ -195,6 +199,7 @@ class Rig:
         first_channel: int = 1,
         receivers: int = 0,
         is_background: bool = False,
+        seal: str = "",
     ) -> RoleProcess:
         """Start a process with senders to `target`; `receivers` (0: all) close its loop."""
         plan = PublisherPlan(
@@ -206,8 +211,16 @@ class Rig:
             senders=senders,
             first_channel=first_channel,
             is_background=is_background,
+            seal=seal,
         )
         return self._processes.start_role("publisher", plan, prefix=self._ends.prefix)[0]
+
+    def flooder(
+        self, target: Forwarder, channel_id: int, seal: str, *, is_joined: bool = False
+    ) -> RoleProcess:
+        """Start a stranger that floods the target when it is asked to."""
+        plan = FlooderPlan(target.host, channel_id, seal, is_joined)
+        return self._processes.start_role("flooder", plan, prefix=self._ends.prefix)[0]
 
     def end(self, forwarder: Forwarder) -> None:
         """End one hop early."""

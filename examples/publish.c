@@ -10,6 +10,9 @@
  *   requests  signed with the certificate's Ed25519 key: Attach, Publish, Detach
  *   events    datagrams of 16 + 24 bytes (docs/reference/wire-format.md)
  *
+ * It does not seal its datagrams, so its edge router refuses it unless its file has
+ * `endpoint_security = "none"`.
+ *
  * Ctrl-C leaves the cloud in order. One edge router is enough to show all this; a publisher that
  * may lose nothing attaches to two, with the same incarnation, and sends every event to both.
  */

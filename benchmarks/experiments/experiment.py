@@ -72,19 +72,49 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """A figure that must not be larger than a limit; a run that misses one fails."""
+
+    figure: str
+    value: float
+    at_most: float
+
+    @property
+    def is_met(self) -> bool:
+        return self.value <= self.at_most  # A figure that is not a number is not met.
+
+    @property
+    def met(self) -> str:
+        """Return `yes` or `no` for printing."""
+        return "yes" if self.is_met else "no"
+
+    def __str__(self) -> str:
+        return f"{self.figure} is {self.value:g}, at most {self.at_most:g} allowed"
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
-    """Flat figures for the JSON line, one table for people, and the figures of the sources."""
+    """Flat figures for the JSON line, one table for people, and the figures of the sources.
+
+    With bounds the run passes only if all of them are met.
+    """
 
     figures: dict[str, Figure]
     title: str = ""
     columns: tuple[str, ...] = ()
     table: tuple[tuple[str, ...], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+    bounds: tuple[Bound, ...] = ()
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.columns) for row in self.table)
         printed = [(comparison.figure, comparison.source_id) for comparison in self.comparisons]
         assert len(set(printed)) == len(printed), "one number a source for each figure"
+
+    @property
+    def missed(self) -> tuple[Bound, ...]:
+        """Return the bounds that are not met."""
+        return tuple(bound for bound in self.bounds if not bound.is_met)
 
 
 @dataclass(frozen=True, slots=True)

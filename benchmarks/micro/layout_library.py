@@ -26,11 +26,14 @@ MICRO = Path(__file__).parent
 CORE = MICRO.parent.parent / "gridstat" / "core"
 SOURCES = (
     MICRO / "table_layouts.c",
-    CORE / "forwarding_table.c",
+    CORE / "channel_keys.c",
     CORE / "copies.c",
+    CORE / "forwarding_table.c",
     CORE / "memory.c",
     CORE / "newest.c",
+    CORE / "platform.c",
     CORE / "rate_law.c",
+    CORE / "seal.c",
     CORE / "sources.c",
 )
 SHARED = ("-shared", "-fPIC", f"-I{CORE}")

@@ -13,6 +13,7 @@ ROLES = {
     "publisher": "PublisherRole",
     "subscriber": "SubscriberRole",
     "end_points": "EndPointsRole",
+    "flooder": "FlooderRole",
 }
 """Modules of `benchmarks.roles` and their classes; loaded by name, since a run starts many."""
 

@@ -74,8 +74,20 @@ class EndPointsRole:
             "arrived": self._arrived,
             "take_paths": self._take_paths,
             "take": self._take,
+            "each": self._each,
+            "subscribe_pattern": self._subscribe_pattern,
         }[question["do"]]
         return do(question)
+
+    def _each(self, question: Question) -> Answer:
+        """Answer several questions, one after another; a refusal ends none of the others."""
+        refused = 0
+        for one in question["questions"]:
+            try:
+                self.answer(one)
+            except gridstat.GridStatError:
+                refused += 1
+        return {"refused": refused}
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -185,6 +197,12 @@ class EndPointsRole:
             "cpu_s": cpu_s,
             "took_ms": [round(ms, 3) for one in asking for ms in one.took_ms],
         }
+
+    def _subscribe_pattern(self, question: Question) -> Answer:
+        """Let each end-point subscribe to a pattern."""
+        for connection in self._connections.values():
+            connection.subscribe_pattern(question["pattern"], qos=gridstat.qos(**question["qos"]))
+        return {}
 
     def _unsubscribe(self, _: Question) -> Answer:
         began_s = time.monotonic()

@@ -14,9 +14,11 @@ from benchmarks.plan import EVENT_BYTES, MTU_BYTES, PublisherPlan
 from benchmarks.roles.conversation import step_back
 from benchmarks.roles.pacing import Ticked, WallClock, flood, generate_load, steady
 from benchmarks.roles.streams import Chunk, EventStream
+from benchmarks.sealed_channels import key_of
 from benchmarks.shared_page import SharedPages
 from benchmarks.statistics import published_events_per_ms
 from gridstat.core._ends import Sender
+from gridstat.core.rows import DATAGRAM_VERSION_SEALED
 from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
 
 if TYPE_CHECKING:
@@ -33,8 +35,7 @@ class PublisherRole:
             step_back()
         address = (plan.host, plan.data_port, plan.urgent_port)
         self._senders = [
-            Sender(plan.first_channel + index, address, mtu_bytes=MTU_BYTES)
-            for index in range(plan.senders)
+            _sender(plan.first_channel + index, address, plan.seal) for index in range(plan.senders)
         ]
         has_page = bool(plan.page_path)
         self._pages = SharedPages(Path(plan.page_path), plan.receivers) if has_page else None
@@ -184,3 +185,18 @@ class PublisherRole:
                 period_ns=int(question["period_ns"]),
             )
         return self._streams[key]
+
+
+def _sender(channel_id: int, address: tuple[str, int, int], seal: str) -> Sender:
+    if not seal:
+        return Sender(channel_id, address, mtu_bytes=MTU_BYTES)
+    sender = Sender(
+        channel_id,
+        address,
+        mtu_bytes=MTU_BYTES,
+        datagram_version=DATAGRAM_VERSION_SEALED,
+        is_sealed=True,
+        seal_backend=seal,
+    )
+    sender.set_key(*key_of(channel_id))
+    return sender

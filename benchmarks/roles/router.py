@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.plan import RouterPlan
 from benchmarks.roles import table
+from benchmarks.sealed_channels import backend_of
 from gridstat.core._core import Core
 from gridstat.core.rows import Row, Term
 
@@ -27,9 +28,11 @@ class RouterRole:
 
     def __init__(self, plan: RouterPlan) -> None:
         self._plan = plan
-        self._core = Core(table.limits_for(plan))
+        self._core = Core(table.limits_for(plan), seal_backend=backend_of(plan.seal))
         self._ports = self._core.listen(plan.host)
         table.load(self._core, plan)
+        if plan.seal:
+            table.load_keys(self._core, plan)
         self._core.start(fifo_priority=plan.fifo_priority)
 
     @classmethod

@@ -13,6 +13,7 @@ from benchmarks.plan import PAGE_BYTES, SubscriberPlan
 from benchmarks.roles import table
 from benchmarks.roles.conversation import step_back
 from benchmarks.samples import keep_samples
+from benchmarks.sealed_channels import backend_of, key_of
 from benchmarks.statistics import NS_PER_S, WARM_UP_S, bins_of, counted, summary_of
 from gridstat.core._ends import Receiver
 from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
@@ -61,7 +62,12 @@ class SubscriberRole:
             keep=self._plan.keep[index],
             ring_events=self._plan.ring_events,
             page=self._pages[index],
+            seal_backend=backend_of(self._plan.seal),
         )
+        if self._plan.seal:
+            channel_id = self._plan.channels[index]
+            receiver.open_source(channel_id, is_sealed=True)
+            receiver.set_keys(channel_id, [key_of(channel_id)])
         for group in self._plan.groups:
             period = table.period_of(group)
             for offset in range(group.count):

@@ -5,11 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from benchmarks.plan import MTU_BYTES, Group, RouterPlan
-from gridstat.core.rows import ChannelSpec, Limits, Route, Row, Term
+from benchmarks.sealed_channels import key_of
+from gridstat.core.rows import (
+    DATAGRAM_VERSION_SEALED,
+    ChannelSpec,
+    Limits,
+    Route,
+    Row,
+    Term,
+)
 from gridstat.model.rate_law import Period
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from gridstat.core._core import Core
 
 ROWS_PER_COMMIT = 10_000
 
@@ -20,7 +30,12 @@ class Forwarding(Protocol):
     def open_channel(self, spec: ChannelSpec) -> None: ...
 
     def open_source(
-        self, channel_id: int, *, is_publisher: bool = False, back_channel: int = 0
+        self,
+        channel_id: int,
+        *,
+        is_publisher: bool = False,
+        back_channel: int = 0,
+        is_sealed: bool = False,
     ) -> None: ...
 
     def commit(self, upserts: list[Row]) -> None: ...
@@ -68,14 +83,24 @@ def load(core: Forwarding, plan: RouterPlan, *, in_memory: bool = False) -> None
                 channel_id=outlet.channel_id,
                 mtu_bytes=MTU_BYTES,
                 address=None if in_memory else address,
+                datagram_version=DATAGRAM_VERSION_SEALED if plan.seal else 1,
+                is_sealed=bool(plan.seal),
             )
         )
     for channel_id in plan.publishers:
-        core.open_source(channel_id, is_publisher=True)
+        core.open_source(channel_id, is_publisher=True, is_sealed=bool(plan.seal))
     for channel_id in plan.upstreams:
-        core.open_source(channel_id, is_publisher=False)
+        core.open_source(channel_id, is_publisher=False, is_sealed=bool(plan.seal))
     for batch in _batches(row for group in plan.groups for row in rows_of(group)):
         core.commit(batch)
+
+
+def load_keys(core: Core, plan: RouterPlan) -> None:
+    """Give the sealed channels of a plan their keys."""
+    for outlet in plan.outlets:
+        core.set_sending_key(outlet.channel_id, *key_of(outlet.channel_id))
+    for channel_id in (*plan.publishers, *plan.upstreams):
+        core.set_receiving_keys(channel_id, [key_of(channel_id)])
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:

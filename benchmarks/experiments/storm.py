@@ -1,0 +1,184 @@
+"""Grants of a protection subscriber beside end-points that take all they can get.
+
+Three neighbours, each alone: a greedy pair that reserves every channel, a publisher of thousands of
+variables against a stranger's `**`, and an end-point that sends requests without a pause. The cloud
+has the quotas of every new cloud. The protection subscriber asks for one variable after another, at
+the edge router of the neighbour. A quiet run lies before each neighbour, and the grants beside it
+are also given as ratios to that run; a run that misses a bound fails.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks.cloud_plan import CLOUD, edge_name, two_rings
+from benchmarks.cloud_rig import CloudRig
+from benchmarks.experiments.experiment import (
+    Bound,
+    Experiment,
+    Figure,
+    Options,
+    Parameter,
+    Result,
+)
+from benchmarks.machine import MachineWatch
+from benchmarks.subscribing import STORM_S_MAX, quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.experiments.experiment import Progress
+    from benchmarks.processes import RoleProcess
+
+P50_MS_MAX: Final = 20.0
+P99_MS_MAX: Final = 100.0
+EDGES, RING = 4, 3
+HERE, THERE = edge_name(0), edge_name(1)
+BANDWIDTH: Final = 12_500_000
+"""A hundred megabits a second: a greedy pair can fill it."""
+QOS: Final = {"latency_ms": 50, "redundancy": 2, "priority": 3}
+FAST, SLOW = (1, 100), (1, 1)
+AT_A_TIME: Final = 500
+"""Variables of one request of the publisher of thousands."""
+
+
+class Storms:
+    """One cloud, its protection subscriber, and neighbours that begin and end around a run."""
+
+    def __init__(self, rig: CloudRig, options: Options) -> None:
+        self._rig = rig
+        self._lone = options.whole("lone")
+        self._pmu = rig.end_points({f"{CLOUD}/pmu": [THERE]})
+        self._protection = rig.end_points({f"{CLOUD}/protection": [HERE]})
+        self._runs = 0
+
+    def grants(self) -> list[float]:
+        """Return the milliseconds of each grant, ascending, of variables not subscribed before."""
+        self._runs += 1
+        prefix = f"run-{self._runs}-"
+        self._pmu.ask(_publish(prefix, self._lone, SLOW), within_s=STORM_S_MAX)
+        names = [f"{CLOUD}/pmu/{prefix}{at}" for at in range(self._lone)]
+        answer = self._protection.ask(
+            _subscribe(f"{CLOUD}/protection", names, outstanding=1), within_s=STORM_S_MAX
+        )
+        assert answer["granted"] == self._lone, answer["refused"]
+        return sorted(answer["took_ms"])
+
+    def beside_a_greedy_pair(self, count: int) -> list[float]:
+        """Measure while one subscriber asks for all that its publisher sends."""
+        publisher = self._rig.end_points({f"{CLOUD}/greedy-publisher": [THERE]})
+        subscriber = self._rig.end_points({f"{CLOUD}/greedy": [HERE]})
+        publisher.ask(_publish("g", count, FAST), within_s=STORM_S_MAX)
+        names = [f"{CLOUD}/greedy-publisher/g{at}" for at in range(count)]
+        return self._beside(subscriber, _subscribe(f"{CLOUD}/greedy", names, outstanding=64))
+
+    def beside_many_variables(self, count: int) -> list[float]:
+        """Measure while a publisher registers thousands of variables against a stranger's `**`."""
+        stranger = self._rig.end_points({f"{CLOUD}/stranger": [edge_name(2)]})
+        question = {"do": "subscribe_pattern", "pattern": f"{CLOUD}/**", "qos": QOS}
+        stranger.ask(question, within_s=STORM_S_MAX)
+        mallory = self._rig.end_points({f"{CLOUD}/mallory": [HERE]})
+        questions = [
+            _publish(f"m{first}-", min(AT_A_TIME, count - first), SLOW)
+            for first in range(0, count, AT_A_TIME)
+        ]
+        return self._beside(mallory, {"do": "each", "questions": questions})
+
+    def beside_a_storm(self, count: int) -> list[float]:
+        """Measure while one end-point sends requests without a pause."""
+        storm = self._rig.end_points({f"{CLOUD}/storm": [HERE]})
+        prefix = "storm-"
+        self._pmu.ask(_publish(prefix, 1, SLOW), within_s=STORM_S_MAX)
+        names = [f"{CLOUD}/pmu/{prefix}0"] * count
+        return self._beside(storm, _subscribe(f"{CLOUD}/storm", names, outstanding=256))
+
+    def _beside(self, neighbour: RoleProcess, question: dict[str, Any]) -> list[float]:
+        neighbour.begin(question)
+        try:
+            return self.grants()
+        finally:
+            neighbour.finish(within_s=STORM_S_MAX)
+
+
+def measure(options: Options, progress: Progress) -> Result:
+    """Measure the grants beside each neighbour, and alone before it."""
+    watch = MachineWatch()
+    figures: dict[str, Figure] = {}
+    progress(0.0, "starting a cloud")
+    topology = two_rings(EDGES, RING, bandwidth=BANDWIDTH)
+    with CloudRig(topology, folder=options.text("folder"), quotas="") as rig:
+        storms = Storms(rig, options)
+        storms.grants()  # Warms up.
+        runs: dict[str, Callable[[], list[float]]] = {
+            "greedy_pair": lambda: storms.beside_a_greedy_pair(options.whole("greedy")),
+            "request_storm": lambda: storms.beside_a_storm(options.whole("requests")),
+            "many_variables": lambda: storms.beside_many_variables(options.whole("variables")),
+        }
+        alone = list[float]()
+        for at, (name, run) in enumerate(runs.items()):
+            progress(0.1 + 0.9 * at / len(runs), name.replace("_", " "))
+            quiet = storms.grants()
+            took_ms = run()
+            figures |= _figures(name, took_ms) | _ratios(name, took_ms, quiet)
+            alone += quiet
+        figures |= _figures("alone", sorted(alone))
+        figures["requests_refused"] = rig.survey()["requests"]["refused"]
+        figures["requests_delayed"] = rig.survey()["requests"]["delayed"]
+    progress(1.0, "done")
+    bounds = tuple(
+        Bound(figure, value, most)
+        for name in runs
+        for end, most in (("p50", P50_MS_MAX), ("p99", P99_MS_MAX))
+        if isinstance(value := figures[figure := f"{name}_grant_ms_{end}"], float)
+    )
+    figures |= {"grants_each": options.whole("lone"), **watch.figures()}
+    return Result(
+        figures=figures,
+        title="grants of a protection subscriber beside greedy neighbours",
+        columns=("figure", "value"),
+        table=tuple((name, f"{value}") for name, value in figures.items()),
+        bounds=bounds,
+    )
+
+
+def _figures(name: str, took_ms: list[float]) -> dict[str, Figure]:
+    return {
+        f"{name}_grant_ms_p50": round(quantile(took_ms, 0.50), 2),
+        f"{name}_grant_ms_p99": round(quantile(took_ms, 0.99), 2),
+    }
+
+
+def _ratios(name: str, took_ms: list[float], quiet_ms: list[float]) -> dict[str, Figure]:
+    """Return how many times longer grants take than in the quiet run before."""
+    return {
+        f"{name}_ratio_{end}": round(quantile(took_ms, part) / quantile(quiet_ms, part), 2)
+        for end, part in (("p50", 0.50), ("p99", 0.99))
+    }
+
+
+def _publish(prefix: str, count: int, period: tuple[int, int]) -> dict[str, Any]:
+    return {"do": "publish", "prefix": prefix, "count": count, "period": period}
+
+
+def _subscribe(who: str, names: list[str], *, outstanding: int = 1) -> dict[str, Any]:
+    return {
+        "do": "subscribe",
+        "names": {who: names},
+        "per_request": 1,
+        "outstanding": outstanding,
+        "qos": QOS,
+    }
+
+
+STORM = Experiment(
+    name="storm",
+    summary="grants of a protection subscriber beside neighbours that take all they can get",
+    parameters=(
+        Parameter("lone", 200, "grants of the protection subscriber beside each", least=10),
+        Parameter("greedy", 2_000, "variables of the greedy pair, 100 events/s each", least=1),
+        Parameter("requests", 4_000, "requests of the storm", least=1),
+        Parameter("variables", 10_000, "variables against a stranger's pattern", least=1),
+        Parameter("folder", "", "where the cloud's files and journal lie; a temporary one"),
+    ),
+    measure=measure,
+)
