@@ -52,6 +52,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(FeatureRecorder(Path(path)))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which library the tests of sealing could not be run with."""
+    if "ipsec-mb" not in import_module("gridstat.core._core").seal_backends():
+        terminalreporter.write_line(
+            "sealing was tested with OpenSSL alone: libIPSec_MB is missing (Debian: libipsec-mb1)"
+        )
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByRoom:
     return ByRoom(config, log)

@@ -1,8 +1,8 @@
 """Groups of tests that share one worker of `make test`, and the order of their work.
 
 Tests of real clouds mostly wait, so there are more workers than processors, and the clouds are
-divided between two of them. All that share the Spark session run in one worker; any other tests
-are divided by file.
+divided between two of them. All that share the Spark session run in one worker, and so do the
+attacks, which share a grid; any other tests are divided by file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def group(nodeid: str) -> str:
     room, folder = _folders(nodeid)
     if room == "cluster":
         return "cluster in namespaces" if folder in NAMESPACED else "cluster on loopback"
-    return room if room == "spark" else _file(nodeid)
+    return room if room in {"attacks", "spark"} else _file(nodeid)
 
 
 def turn(nodeid: str) -> int:

@@ -18,6 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "benchmarks" / "micro" / "forwarded_events.c"
 KINDS = ("plain", "inner", "newest", "routes", "alerts", "flooded")
+SEALED_KINDS = ("opened", "sealed")
+"""A sealed source and a plain channel, and the reverse; the flush that seals is counted too."""
 PACKED = (1, 12)
 EVENTS = 24_000
 FLAGS = ("-std=gnu11", "-pthread", "-O2")  # As setup.py compiles the core.
@@ -40,7 +42,15 @@ def main() -> int:
         for kind in KINDS:
             for packed in PACKED:
                 print(line(kind, packed, ours, theirs))
+        for kind in SEALED_KINDS:
+            for packed in PACKED:
+                print(line(kind, packed, ours, theirs if has_seals(against) else None))
     return 0
+
+
+def has_seals(checkout: Path | None) -> bool:
+    """Return whether the checkout's core can seal channels; older ones cannot."""
+    return checkout is not None and (core_of(checkout) / "channel_keys.h").exists()
 
 
 def core_of(checkout: Path) -> Path:
@@ -66,8 +76,11 @@ def line(kind: str, packed: int, ours: Path, theirs: Path | None) -> str:
 
 
 def instructions(program: Path, kind: str, packed: int) -> float:
-    """Return the instructions inside `gs_forward` alone, per event."""
+    """Return the instructions inside `gs_forward`, per event, and of sealed channels in
+    `gs_flush`."""
     command = ["valgrind", "--tool=callgrind", "--toggle-collect=gs_forward"]
+    if kind in SEALED_KINDS:
+        command.append("--toggle-collect=gs_flush")
     command += ["--callgrind-out-file=/dev/null", str(program), kind, str(packed)]
     command.append(str(EVENTS // packed))
     output = subprocess.run(command, check=True, capture_output=True, text=True).stderr

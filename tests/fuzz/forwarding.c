@@ -58,6 +58,7 @@ static void assert_alike(const gs_core *core, const lie_tally *tally)
     for (uint32_t form = GS_MALFORMED_SHORT; form < GS_MALFORMED_REASONS; form++)
         assert(core->counters.malformed[form] == tally->forms[form]);
     assert(core->counters.in == lie_malformed(tally) + tally->events);
+    assert(core->counters.sealed_unknown_channel == tally->sealed);
     assert(core->counters.in == sum_ended(core));
 }
 

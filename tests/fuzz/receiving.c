@@ -51,7 +51,7 @@ static gs_receiver *open_receiver(void)
     }
     gs_law law = gs_law_make(1, 1000000, 0, 1, 0);
     assert(gs_receiver_expect(receiver, GOOD_VARIABLE, &law));
-    assert(gs_receiver_open_source(receiver, LIE_SOURCE));
+    assert(gs_receiver_open_source(receiver, LIE_SOURCE, false));
     gs_receiver_start(receiver);
     return receiver;
 }
@@ -81,6 +81,7 @@ static void assert_alike(const gs_receiver *receiver, const lie_tally *tally)
         assert(gs_receiver_count(receiver, reason) == tally->forms[form]);
     }
     assert(gs_receiver_count(receiver, GS_RECEIVED_MALFORMED) == lie_malformed(tally));
+    assert(gs_receiver_count(receiver, GS_RECEIVED_SEALED_UNKNOWN_CHANNEL) == tally->sealed);
     assert(in == lie_malformed(tally) + tally->events && in == ended(receiver));
 }
 

@@ -96,6 +96,8 @@ class Script:
                 host="10.1.0.1",
                 data_port=5_000 + self._incarnations,
                 urgent_port=4_000,
+                datagram_versions=(1, 2, 3),
+                security="hop",
             )
             self.cloud.send(name, edge, command)
             self.cloud.routers[edge].attached.add(name)
@@ -198,6 +200,8 @@ class Script:
             host="10.1.0.1",
             data_port=found.attachments[edge].data_port,
             urgent_port=4_000,
+            datagram_versions=(1, 2, 3),
+            security="hop",
         )
         self.cloud.send(endpoint, edge, command)
         self.cloud.routers[edge].attached.add(endpoint)

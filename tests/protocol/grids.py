@@ -10,11 +10,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from gridstat.core.counter_names import CHANNEL_DROPS
 from gridstat.core.rows import ChannelSpec, CopyFacts, Limits, Row
 from gridstat.model.rate_law import Period
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from gridstat.core.key_settings import ChannelKey, ReceivingState, SendingState
 
 NOW_NS = 1_700_000_000_000_000_000
 """An instant on a slot of every period used here, as synchronised publishers would have it."""
@@ -22,7 +25,6 @@ NOW_NS = 1_700_000_000_000_000_000
 MS = 1_000_000
 EVENT = struct.Struct(">QIBBHq")
 HEADER = struct.Struct(">BBHIQ")
-DROPS = ("queue_full", "pool_empty", "send_failed")
 PUBLISHER = 900
 """Channel on which a publisher's events come in."""
 
@@ -34,8 +36,20 @@ class Subject(Protocol):
     def modes(self) -> int: ...
     def open_channel(self, spec: ChannelSpec) -> None: ...
     def close_channel(self, channel_id: int) -> dict[str, int]: ...
+    def release_channel(self, channel_id: int) -> None: ...
+    def hold_channel(self, channel_id: int, *, is_probed: bool) -> None: ...
+    def set_sending_key(self, channel_id: int, epoch: int, key: bytes, salt: bytes) -> None: ...
+    def clear_sending_key(self, channel_id: int) -> None: ...
+    def sending_state(self, channel_id: int) -> SendingState: ...
+    def set_receiving_keys(self, channel_id: int, keys: Iterable[ChannelKey]) -> None: ...
+    def receiving_state(self, channel_id: int) -> ReceivingState: ...
     def open_source(
-        self, channel_id: int, *, is_publisher: bool = False, back_channel: int = 0
+        self,
+        channel_id: int,
+        *,
+        is_publisher: bool = False,
+        back_channel: int = 0,
+        is_sealed: bool = False,
     ) -> None: ...
     def close_source(self, channel_id: int) -> None: ...
     def source_states(self) -> dict[int, dict[str, int]]: ...
@@ -55,7 +69,7 @@ class Subject(Protocol):
 class MakeCore(Protocol):
     """Either class of cores."""
 
-    def __call__(self, limits: Limits, /, *, versions_max: int = 2) -> Subject: ...
+    def __call__(self, limits: Limits, /, *, versions_max: int = 3) -> Subject: ...
 
 
 SMALL = Limits(variables_max=4_096, rings_max=64, channels_max=64, pool_small=1_024, pool_large=16)
@@ -104,7 +118,7 @@ def told(outputs: Iterable[tuple[int, bytes]]) -> list[tuple[int, int]]:
 
 
 def drops(counters: dict[str, int]) -> int:
-    return sum(counters[reason] for reason in DROPS)
+    return sum(counters[reason] for reason in CHANNEL_DROPS)
 
 
 def assert_reconciled(core: Subject, channel_ids: Iterable[int] = ()) -> None:

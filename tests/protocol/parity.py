@@ -11,7 +11,9 @@ import math
 from typing import TYPE_CHECKING
 
 from gridstat.core._core import Core
+from gridstat.core.key_settings import TAG_BYTES, ChannelKey
 from gridstat.core.reference import ReferenceCore
+from gridstat.core.reference_seal import ReferenceSealKey
 from gridstat.core.rows import ChannelSpec, Flood, Limits, Route, Row, Term
 from gridstat.model.errors import GridStatError
 from gridstat.model.rate_law import EVERY_MAX, Period, slot_of
@@ -50,9 +52,11 @@ SMOOTH = math.lcm(*range(1, 23))
 class Pair:
     """The reference and the compiled core, given the same commands and compared after each."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.subjects: tuple[Subject, Subject] = (ReferenceCore(limits), Core(limits))
+    def __init__(self, limits: Limits, *, seal_backend: str = "best") -> None:
+        compiled = Core(limits, seal_backend=seal_backend)
+        self.subjects: tuple[Subject, Subject] = (ReferenceCore(limits), compiled)
         self.open: dict[int, ChannelSpec] = {}
+        self.sealed_sources: set[int] = set()
         self.now_ns = NOW_NS
 
     def tell(self, call: Callable[[Subject], object]) -> bool:
@@ -75,12 +79,24 @@ class Pair:
         self.close_channel(spec.channel_id)
         self.open_channel(spec)
 
-    def open_source(self, channel_id: int, *, is_publisher: bool, back_channel: int) -> None:
+    def open_source(
+        self, channel_id: int, *, is_publisher: bool, back_channel: int, is_sealed: bool = False
+    ) -> None:
+        self.sealed_sources.discard(channel_id)
         self.tell(
             lambda core: core.open_source(
-                channel_id, is_publisher=is_publisher, back_channel=back_channel
+                channel_id,
+                is_publisher=is_publisher,
+                back_channel=back_channel,
+                is_sealed=is_sealed,
             )
         )
+        if is_sealed:
+            self.sealed_sources.add(channel_id)
+
+    def close_source(self, channel_id: int) -> None:
+        self.sealed_sources.discard(channel_id)
+        self.tell(lambda core: core.close_source(channel_id))
 
     def inject(self, octets: bytes, port: int) -> None:
         self.tell(lambda core: core.inject(octets, port=port, now_ns=self.now_ns))
@@ -90,6 +106,9 @@ class Pair:
         for channel_id in self.open:
             assert compiled.take_output(channel_id) == reference.take_output(channel_id)
             assert compiled.channel_counters(channel_id) == reference.channel_counters(channel_id)
+            assert compiled.sending_state(channel_id) == reference.sending_state(channel_id)
+        for channel_id in self.sealed_sources:
+            assert compiled.receiving_state(channel_id) == reference.receiving_state(channel_id)
         assert compiled.counters() == reference.counters()
         assert compiled.source_states() == reference.source_states()
         assert compiled.policed() == reference.policed()
@@ -126,10 +145,34 @@ def channel(rng: random.Random) -> ChannelSpec:
         mtu_bytes=rng.choice((64, 100, 137, 576, 1_232, 1_472, 9_000)),
         bandwidth_bytes_per_s=rng.choice((0, 0, 0, 100, 20_000, 125_000, 10**9)),
         queue_events_max=rng.choice((1, 3, 50)),
-        datagram_version=(version := rng.choice((1, 2, 2))),
-        probe_interval_ns=rng.choice((0, MS, 10 * MS, 25 * MS)) if version == 2 else 0,
+        datagram_version=(version := rng.choice((1, 2, 2, 3, 3))),
+        probe_interval_ns=rng.choice((0, MS, 10 * MS, 25 * MS)) if version >= 2 else 0,
         probes_only_when_idle=rng.random() < 0.5,
+        is_sealed=version == 3,
+        is_held=rng.random() < 0.1,
+        probes_only_when_held=rng.random() < 0.3,
+        counter_start=rng.choice((0, 0, 7, 2**48 - 1)),
     )
+
+
+def key(rng: random.Random) -> ChannelKey:
+    """A key of few, so that sender, receiver and forger meet; two share each epoch."""
+    epoch, variant = rng.choice((0, 1, 2, 255)), rng.choice((0, 0, 0, 0, 1))
+    return epoch, bytes([epoch, variant] * 8), bytes([variant, 7, 8, 9])
+
+
+def keys(rng: random.Random) -> tuple[ChannelKey, ...]:
+    """Keys to accept; now and then with an epoch twice, which is refused."""
+    found = [key(rng) for _ in range(rng.randrange(6))]
+    return tuple(found if rng.random() < 0.1 else {each[0]: each for each in found}.values())
+
+
+def sealed(rng: random.Random, octets: bytes, port: int) -> bytes:
+    """The datagram sealed with some key for some port, most often the right one."""
+    epoch, secret, salt = key(rng)
+    plain = bytes((3, epoch)) + octets[2:]
+    at_port = port if rng.random() < 0.95 else 1 - port
+    return ReferenceSealKey(secret, salt).seal(plain, at_port)
 
 
 def modes(rng: random.Random) -> int:
@@ -168,6 +211,7 @@ def row(rng: random.Random, open_channels: list[int], now_ns: int) -> Row:
         is_urgent=rng.random() < 0.2,
         interval_ns_min=rng.choice((0, MS, 10 * MS, U64_MAX)),
         is_stamp_exempt=rng.random() < 0.5,
+        **rng.choice(({}, {"ahead_ns_max": 100 * MS, "behind_ns_max": 2_000 * MS})),
         routes=tuple(
             Route(
                 channel_id,
@@ -219,7 +263,7 @@ def burst(rng: random.Random, periods: dict[int, Period | None], now_ns: int) ->
         events.append(event(variable_id, created_ns, sequence=rng.randrange(3), options=options))
         if rng.random() < 0.1:
             events.append(events[-1])
-    while sum(map(len, events)) > DATAGRAM_BYTES_MAX - HEADER.size:
+    while sum(map(len, events)) > DATAGRAM_BYTES_MAX - HEADER.size - TAG_BYTES:
         events.pop()
     return datagram(source, *events, counter=number, version=rng.choice((1, 2)))
 

@@ -55,7 +55,7 @@ class RouterConversation:
             is_edge=is_edge,
             command_host="127.0.0.1",
             command_port=5_000,
-            datagram_versions=(1, 2),
+            datagram_versions=(1, 2, 3),
         )
         self.agent = RouterAgent(facts, newest=newest, copies=copies, edge_bounds=edge_bounds)
         self.now_ns = 0

@@ -230,3 +230,16 @@ def test_a_callback_that_raises_ends_nothing(edge: Edge, caplog: pytest.LogCaptu
         edge.send(cloud, 1, slot + 1)
         until(lambda: flooded.heard == 2)
     assert "callback failed" in caplog.text
+
+
+def test_a_listener_that_is_refused_later_knows_why_until_it_is_let_in_again(
+    edge: Edge, caplog: pytest.LogCaptureFixture
+) -> None:
+    cloud = Cloud()
+    slot = time.time_ns() // 20_000_000
+    with FloodedSubscription(cloud, HOST) as flooded:
+        flooded.refused("rule access: gone")
+        assert flooded.refusal == "rule access: gone"
+        assert "flooded_refused" in caplog.text
+        edge.send_all(cloud, [edge.octets(9, slot)])
+        until(lambda: not flooded.refusal)

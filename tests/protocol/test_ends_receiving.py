@@ -179,7 +179,7 @@ def test_unknown_variables_leave_all_places_to_the_expected_ones() -> None:
 GOOD = datagram(7, event(1, NOW_NS))
 LIES = {
     "malformed_short": GOOD[:15],
-    "malformed_version": b"\x03" + GOOD[1:],
+    "malformed_version": b"\x04" + GOOD[1:],
     "malformed_epoch": GOOD[:1] + b"\x01" + GOOD[2:],
     "malformed_length": GOOD[:-1],
     "malformed_option": GOOD[:28] + b"\x01" + GOOD[29:],

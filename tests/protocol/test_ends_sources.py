@@ -86,7 +86,7 @@ def test_a_sender_of_version_1_has_no_probes() -> None:
         assert sender.counter == 0
 
 
-@pytest.mark.parametrize("version", [0, 3])
+@pytest.mark.parametrize("version", [0, 4])
 def test_a_version_that_does_not_exist_is_refused(version: int) -> None:
     with pytest.raises(LayoutError, match="datagram_version"):
         Sender(CHANNEL, (HOST, 9, 9), datagram_version=version)

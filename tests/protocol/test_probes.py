@@ -203,7 +203,7 @@ def test_a_channel_without_alerts_leaves_the_sockets_of_others_alone(subject: Ma
         peer.bind(("127.0.0.1", 0))
         to_peer.connect(peer.getsockname())
 
-        def make_both(limits: Limits, /, *, versions_max: int = 2) -> Subject:
+        def make_both(limits: Limits, /, *, versions_max: int = 3) -> Subject:
             for _ in range(4):
                 opened.enter_context(to_peer.dup())
             return subject(limits, versions_max=versions_max)
@@ -316,7 +316,7 @@ def test_a_header_alone_of_version_1_stays_malformed(subject: MakeCore) -> None:
     ("wrong", "complaint"),
     [
         pytest.param((0, 0), "datagram version 0", id="version 0"),
-        pytest.param((3, 0), "datagram version 3", id="version 3"),
+        pytest.param((4, 0), "datagram version 4", id="version 4"),
         pytest.param((1, 25 * MS), "version 1", id="probes in version 1"),
         pytest.param((2, MS - 1), "probe_interval_ns", id="too often"),
         pytest.param((2, 60_001 * MS), "probe_interval_ns", id="too seldom"),

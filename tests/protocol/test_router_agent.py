@@ -73,9 +73,10 @@ def test_a_new_process_reports_a_first_time_and_a_lost_session_does_not(
         is_first_time=True,
         command_host="127.0.0.1",
         command_port=5_000,
-        datagram_versions=(1, 2),
+        datagram_versions=(1, 2, 3),
         counts_data_as_life=True,
         takes_probe_interval=True,
+        takes_delay=True,
     )
     router.broker_says(RouterAccepted(term=4, do_first_time=True))
     router.change(ChangeTable(term=4, number=1, channels=(EAST,)))

@@ -178,7 +178,7 @@ def test_it_obeys_a_stub_broker_and_forwards(registry: Registry, subscriber: soc
                 [report] = heard(broker, ReportRouter)
                 assert [report.host, report.data_port, report.urgent_port] == ready["address"]
                 assert [report.command_host, report.command_port] == ready["command"]
-                assert (report.is_first_time, report.datagram_versions) == (True, (1, 2))
+                assert (report.is_first_time, report.datagram_versions) == (True, (1, 2, 3))
                 say(broker, ROUTER.peer, table)
                 await until(lambda: bool(heard(broker, TableChanged)))
                 assert heard(broker, TableChanged)[0].number == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gridstat.core._core import ReplayWindow, SealKey, seal_backends
 from gridstat.core.reference_seal import ReferenceReplayWindow, ReferenceSealKey
 from gridstat.model.errors import LayoutError, UnknownName
+from tests.golden.load import load_golden, octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +22,9 @@ U64_MAX = 2**64 - 1
 
 
 class Sealing(Protocol):
-    def seal(self, datagram: bytes) -> bytes: ...
+    def seal(self, datagram: bytes, port: int = 0) -> bytes: ...
 
-    def unseal(self, datagram: bytes) -> bytes | None: ...
+    def unseal(self, datagram: bytes, port: int = 0) -> bytes | None: ...
 
 
 SUBJECTS: dict[str, Callable[[bytes, bytes], Sealing]] = {"reference": ReferenceSealKey} | {
@@ -104,6 +105,27 @@ def test_a_sealed_body_is_of_no_use_under_another_header(
 
 
 @subjects
+@pytest.mark.parametrize("vector", load_golden("event.toml")["sealed"], ids=lambda row: row["name"])
+def test_a_golden_datagram_is_sealed_to_the_same_bytes(
+    make: Callable[[bytes, bytes], Sealing], vector: dict[str, Any]
+) -> None:
+    key = make(octets(vector["key"]), octets(vector["salt"]))
+    plain, sealed = octets(vector["plain"]), octets(vector["bytes"])
+    assert key.seal(plain, vector["port"]) == sealed
+    assert key.unseal(sealed, vector["port"]) == plain
+
+
+@subjects
+def test_the_port_counts(make: Callable[[bytes, bytes], Sealing]) -> None:
+    key = make(KEY, SALT)
+    at_data, at_urgent = key.seal(datagram(), 0), key.seal(datagram(), 1)
+    assert at_urgent == ReferenceSealKey(KEY, SALT).seal(datagram(), 1) != at_data
+    assert key.unseal(at_urgent, 1) == key.unseal(at_data, 0) == datagram()
+    assert key.unseal(at_urgent, 0) is None
+    assert key.unseal(at_data, 1) is None
+
+
+@subjects
 def test_the_salt_counts(make: Callable[[bytes, bytes], Sealing]) -> None:
     assert make(KEY, b"tlas").unseal(make(KEY, SALT).seal(datagram())) is None
 
@@ -144,6 +166,15 @@ def test_the_window_accepts_each_counter_once_as_the_reference_does(
             window.note(counter)
             reference.note(counter)
             assert not window.is_new(counter)
+
+
+@pytest.mark.parametrize("newest", [2_048, 2_049, 6_143, 6_144, 6_145, 10**9])
+def test_all_2048_counters_before_the_newest_are_remembered(newest: int) -> None:
+    window = ReplayWindow()
+    for counter in range(max(1, newest - 5_000), newest + 1):
+        window.note(counter)
+    oldest = max(0, newest - 10_000)
+    assert [counter for counter in range(oldest, newest + 1) if window.is_new(counter)] == []
 
 
 def test_a_counter_that_is_only_checked_moves_nothing() -> None:

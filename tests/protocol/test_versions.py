@@ -24,7 +24,7 @@ from tests.protocol.grids import (
     told,
 )
 
-OLD, NEW = 1, 2
+OLD, NEW, SEALED = 1, 2, 3
 
 
 def core_with(make_core: MakeCore, spec: ChannelSpec, *, versions_max: int = NEW) -> Subject:
@@ -63,7 +63,9 @@ def test_a_core_takes_every_version_up_to_its_highest(subject: MakeCore) -> None
     assert_reconciled(core, [1])
 
 
-@pytest.mark.parametrize(("versions_max", "sent"), [(OLD, NEW), (NEW, 3), (NEW, 255)])
+@pytest.mark.parametrize(
+    ("versions_max", "sent"), [(OLD, NEW), (NEW, SEALED), (NEW, 255), (SEALED, 4)]
+)
 def test_a_version_above_the_highest_known_is_a_counted_drop(
     subject: MakeCore, versions_max: int, sent: int
 ) -> None:
@@ -83,12 +85,25 @@ def test_a_router_of_version_1_refuses_to_speak_version_2(subject: MakeCore) -> 
     core.open_channel(ChannelSpec(1))
 
 
-@pytest.mark.parametrize("versions_max", [0, 3])
+@pytest.mark.parametrize("versions_max", [0, 4])
 def test_a_core_of_a_version_that_does_not_exist_is_refused(
     subject: MakeCore, versions_max: int
 ) -> None:
     with pytest.raises(LayoutError, match="versions_max"):
         subject(SMALL, versions_max=versions_max)
+
+
+@pytest.mark.parametrize(
+    "spec", [ChannelSpec(1, datagram_version=SEALED), ChannelSpec(1, 2, is_sealed=True)]
+)
+def test_the_sealed_version_and_no_other_is_sealed(subject: MakeCore, spec: ChannelSpec) -> None:
+    core = subject(SMALL)
+    with pytest.raises(LayoutError, match="version 3 is the sealed one"):
+        core.open_channel(spec)
+    with pytest.raises(LayoutError, match="datagram version 3 is not 1 to 2"):
+        subject(SMALL, versions_max=NEW).open_channel(
+            ChannelSpec(1, datagram_version=SEALED, is_sealed=True)
+        )
 
 
 def test_routers_upgraded_one_by_one_lose_nothing(subject: MakeCore) -> None:

@@ -112,7 +112,7 @@ static void renew(gs_receiver *receiver, uint32_t added, uint64_t round)
         gs_receiver_expect(receiver, variable, &law);
     if (gs_receiver_ledger(receiver, variable, &facts) && facts.late > facts.delivered + round)
         fail("more are late than came");
-    gs_receiver_open_source(receiver, 7);
+    gs_receiver_open_source(receiver, 7, false);
     if (gs_receiver_source(receiver, 0, &heard) == 7 && heard.probes > heard.datagrams)
         fail("more probes than datagrams");
     if (round % 16 == 0 && !gs_receiver_close_source(receiver, 7))

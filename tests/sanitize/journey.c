@@ -118,7 +118,7 @@ static gs_receiver *open_receiver(void)
     check(gs_receiver_open(&own, &receiver) == GS_END_OK, "a receiver opens");
     gs_law law = gs_law_make(1, PER_SECOND, 0, 10, SECOND_NS);
     check(gs_receiver_expect(receiver, VARIABLE, &law), "a variable is expected");
-    check(gs_receiver_open_source(receiver, SUBSCRIBER), "a source opens");
+    check(gs_receiver_open_source(receiver, SUBSCRIBER, false), "a source opens");
     check(gs_receiver_start(receiver) == GS_END_OK, "a receiver starts");
     return receiver;
 }

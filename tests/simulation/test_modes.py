@@ -25,7 +25,7 @@ from lab.simulation.world import PropertyBroken
 if TYPE_CHECKING:
     from gridstat.net.command.operator_messages import OperatorAnswer
 
-SEEDS = range(48)
+SEEDS = range(96)
 FLOODED = range(0, 60, 5)
 
 

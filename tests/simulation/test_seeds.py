@@ -18,8 +18,8 @@ from lab.simulation.campaign import campaign, explain
 from lab.simulation.journal import EPOCH_BITS, SimulatedJournal
 from lab.simulation.network import Network
 from lab.simulation.operator_node import OperatorNode
-from lab.simulation.run import MESSAGES_MIN, run_seed
-from lab.simulation.swarm import ROUTERS_MIN, FaultKind, draw
+from lab.simulation.run import MESSAGES_MIN, Run, run_seed
+from lab.simulation.swarm import ROUTERS_MIN, RULED_REST, RULED_SEEDS, FaultKind, draw
 from lab.simulation.world import NS_PER_MS, World
 
 if TYPE_CHECKING:
@@ -129,3 +129,11 @@ def test_a_failure_is_reported_with_the_end_of_its_trace_and_how_to_replay_it() 
 def test_a_replay_ends_with_the_trace_and_an_exit_code() -> None:
     assert main(["--seed", "3"]) == 0
     assert main(["--seed", "3", "--bug", "skip-the-second-edge"]) == 1
+
+
+def test_in_every_third_seed_operators_change_rules_and_they_are_done() -> None:
+    ruled = [seed for seed in range(60) if draw(seed).rule_changes]
+    assert ruled == list(range(RULED_REST, 60, RULED_SEEDS))
+    runs = [Run(draw(seed)) for seed in ruled]
+    assert all(run.verdict().is_good for run in runs)
+    assert sum(run.rules.done for run in runs) > len(runs)

@@ -42,13 +42,15 @@ BUG_SEEDS = 4
 NEAR = {
     "deaf-while-joining": 10,
     "commit-once": 7,
-    "obey-a-stale-parent": 153,
-    "never-replan": 12,
+    "obey-a-stale-parent": 89,
+    "never-replan": 5,
     "take-a-channel-for-up": 5,
     "stay-broken": 7,
     "ignore-the-latency": 5,
-    "forget-what-was-promised": 11,
-    "forget-what-modes-were-promised": 155,
+    "forget-what-was-promised": 3,
+    "forget-what-modes-were-promised": 927,
+    "keep-exports": 1,
+    "flood-in-any-mode": 5,
 }
 """Seeds that find the rarer bugs."""
 PERIOD = Period(1, 30)

@@ -28,6 +28,7 @@ from tests.cluster.command import Command
 from tests.cluster.eventually import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from gridstat.endpoint.connection import Connection
@@ -41,22 +42,30 @@ BOTH = ("e0", "e1")
 SILENT_MS_MAX = 500
 """Limit for a busy machine, where a router may be silent for the usual 100 ms."""
 _NETWORK = count(os.getpid() % 200)
+SEALED = 'endpoint_security = "hop"'
+PLAIN = 'endpoint_security = "none"'
 
 
 class LocalCloud:
     """Broker and routers run, and are in step, while the `with` block lasts."""
 
-    def __init__(self, folder: Path, **timing: float) -> None:
+    def __init__(self, folder: Path, *, plain_edges: Iterable[str] = (), **timing: float) -> None:
         network = f"127.{os.getpid() // 256 % 200 + 10}.{next(_NETWORK) % 250}"
         names = [BROKER, *(router.name for router in PLAN.routers)]
         self.hosts = {name: f"{network}.{at}" for at, name in enumerate(names, start=1)}
         timing.setdefault("silent_ms_max", SILENT_MS_MAX)
         self.files = GridFiles(folder, PLAN, self.hosts, timing)
+        self._plain_edges = tuple(plain_edges)
         self._daemons: dict[str, Command] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         self.files.write()
+        for edge in self._plain_edges:
+            file = self.files.router_file(edge)
+            text = file.read_text(encoding="utf-8")
+            assert SEALED in text
+            file.write_text(text.replace(SEALED, PLAIN), encoding="utf-8")
         for name in self.hosts:
             self.start(name)
         eventually(self.complaint)

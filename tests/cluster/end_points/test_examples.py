@@ -108,7 +108,16 @@ def test_the_violations_example_notices_that_the_publisher_stops(
 
 
 @pytest.fixture(scope="module")
-def c_program(cloud: LocalCloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def half_plain_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCloud]:
+    """A cloud whose first edge takes end-points that cannot seal."""
+    with LocalCloud(tmp_path_factory.mktemp("half-plain"), plain_edges=("e0",)) as made:
+        made.certify("c1/north/pmu-c")
+        made.certify("c1/reader")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def c_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = shutil.which("cc")
     assert compiler is not None, "a C compiler is needed, as for the core"
     program = tmp_path_factory.mktemp("c") / "publish"
@@ -116,7 +125,6 @@ def c_program(cloud: LocalCloud, tmp_path_factory: pytest.TempPathFactory) -> Pa
     build += [str(EXAMPLES / "publish.c"), "-lssl", "-lcrypto", "-lm"]
     built = subprocess.run(build, capture_output=True, text=True, check=False, timeout=60)
     assert built.returncode == 0, f"needs OpenSSL's headers (libssl-dev): {built.stderr}"
-    cloud.certify("c1/north/pmu-c")
     return program
 
 
@@ -127,18 +135,20 @@ def in_c(cloud: LocalCloud, program: Path, *words: str) -> list[str]:
 
 @pytest.mark.feature("S0-149")
 def test_a_publisher_in_plain_c_registers_over_tls_and_is_heard(
-    cloud: LocalCloud, c_program: Path, tmp_path: Path
+    half_plain_cloud: LocalCloud, c_program: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "publisher"
     folder.mkdir()
-    with Command(folder, *in_c(cloud, c_program, "--count", "100000")) as publisher:
+    with Command(folder, *in_c(half_plain_cloud, c_program, "--count", "100000")) as publisher:
         says(publisher, "publishing c1/north/pmu-c/voltage as variable")
-        subscribe = attached(cloud, "subscribe.py", "e1", "c1/north/pmu-c/voltage", "--count", "5")
+        subscribe = attached(
+            half_plain_cloud, "subscribe.py", "e1", "c1/north/pmu-c/voltage", "--count", "5"
+        )
         with Command(tmp_path, *subscribe) as found:
             assert found.exit_code() == 0, found.errors
     assert "received 5 events of c1/north/pmu-c/voltage" in found.output
     refused = subprocess.run(
-        in_c(cloud, c_program, "--quantity", "a b"),
+        in_c(half_plain_cloud, c_program, "--quantity", "a b"),
         capture_output=True,
         text=True,
         check=False,
@@ -150,9 +160,9 @@ def test_a_publisher_in_plain_c_registers_over_tls_and_is_heard(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_publisher_in_plain_c_leaves_in_order_when_it_is_stopped(
-    cloud: LocalCloud, c_program: Path, tmp_path: Path, number: signal.Signals
+    half_plain_cloud: LocalCloud, c_program: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
-    with Command(tmp_path, *in_c(cloud, c_program, "--count", "100000")) as publisher:
+    with Command(tmp_path, *in_c(half_plain_cloud, c_program, "--count", "100000")) as publisher:
         says(publisher, "publishing c1/north/pmu-c/voltage as variable")
         publisher.process.send_signal(signal.SIGPIPE)  # Means nothing to it.
         publisher.process.send_signal(number)

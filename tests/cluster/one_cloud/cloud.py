@@ -18,10 +18,12 @@ from gridstat.console.config.grid_file import grid_from_text
 from gridstat.console.grid_folder import GridFolder
 from gridstat.console.operator_session import open_operator_session
 from gridstat.endpoint.connection_setup import connect
+from gridstat.model.channel_security import HOP
 from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Explain, Survey
 from lab.daemon import Daemon, Here
+from lab.open_access import OPEN_TOML
 from tests.cluster.attached import await_edges
 from tests.cluster.eventually import eventually
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gridstat.endpoint.connection import Connection
+    from gridstat.model.channel_security import Security
     from gridstat.net.command.messages import OperatorCommand
 
 READY_WITHIN_S = 60.0
@@ -51,19 +54,23 @@ def cloud_text(bandwidth_bytes_per_s: int = 200_000) -> str:
         f"bandwidth_bytes_per_s = {bandwidth_bytes_per_s}\n"
         for a, b in ways
     )
-    return f'cloud = "c1"\n{routers}{channels}'
+    return f'cloud = "c1"\n{routers}{channels}{OPEN_TOML}'
 
 
 class Cloud:
     """Cloud whose files are all in a folder; it ends every process that a test starts."""
 
-    def __init__(self, folder: Path, text: str) -> None:
+    def __init__(self, folder: Path, text: str, *, more: str = "") -> None:
+        """`more` is added to the files of the broker and of every router."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._files = GridFolder(folder, grid_from_text(text, file="test"), text)
         self._files.write()
         with self._files.broker_file.open("a", encoding="utf-8") as file:
-            file.write(TIMING)
+            file.write(TIMING + more)
+        for name in ROUTERS:
+            with self._files.router_file(f"c1/{name}").open("a", encoding="utf-8") as file:
+                file.write(more)
         self.access = load_access(folder)
         self._stack = ExitStack()
         self.daemons = {"broker": self._daemon("broker", self._files.broker_file)}
@@ -147,12 +154,16 @@ class Cloud:
     def close_connections(self) -> None:
         self._stack.close()
 
-    def connect(self, name: str, edges: tuple[str, ...]) -> Connection:
+    def connect(self, name: str, edges: tuple[str, ...], *, security: Security = HOP) -> Connection:
         """An end-point that is closed with its test."""
         self.access.files_of(Role.ENDPOINT, name)
         places = [f"{edge}@{address_text(self.access.edges[edge])}" for edge in edges]
         connection = connect(
-            places, name, certificates=self.access.certificates.path, timeout_s=30.0
+            places,
+            name,
+            certificates=self.access.certificates.path,
+            timeout_s=30.0,
+            security=security,
         )
         self._stack.callback(connection.close)
         await_edges(connection, len(edges))

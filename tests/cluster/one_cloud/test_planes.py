@@ -93,8 +93,9 @@ def test_an_event_beyond_the_declared_period_is_dropped_and_the_operator_is_told
 ) -> None:
     publisher = cloud.connect("c1/hurried/pmu", WEST)
     subscriber = cloud.connect("c1/hurried/desk", EAST)
-    stream = publisher.publish("value", FLOAT64, rate=1)
-    taken = subscriber.subscribe(stream.name, qos=qos(redundancy=2), keep_events=64)
+    stream = publisher.publish("value", FLOAT64, rate=1, delay_ms=10_000)
+    wanted = qos(redundancy=2, latency_ms=60_000)
+    taken = subscriber.subscribe(stream.name, qos=wanted, keep_events=64)
     before = _policed(cloud)
     second_ns = time.time_ns() // NS_PER_S * NS_PER_S
     for value in range(5):

@@ -52,7 +52,8 @@ class RemoteEndPoint:
     def do_publish(self, name: str, rate: int = 60, period_s: int = 0) -> dict[str, Any]:
         """Fed at a rate; or, with a period of some seconds, sent by order."""
         period = Period(period_s, 1) if period_s else Period(1, rate)
-        made = self._grid.publish(name, BuiltinType.FLOAT64, period=period)
+        delay_ms = 10_000 if period_s else 100
+        made = self._grid.publish(name, BuiltinType.FLOAT64, period=period, delay_ms=delay_ms)
         self._published[made.name] = made
         if not period_s:
             self._said[made.name] = self._feeds.enter_context(feeding(made, rate))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gridstat.net.command.messages import SCHEMA_VERSION
+from lab.errors import LabError
 from lab.grid import GRIDSTAT, Grid
 from lab.grid_plan import BROKER, EndPointPlan, GridPlan, LinkPlan, RouterPlan, two_ways
 from lab.ledger import Window
@@ -25,9 +27,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 HERE = Path(__file__).parent
-BEFORE, PRESENT = 1, 2
+BEFORE, PRESENT, SEALED = 1, 2, 3
 """Versions of the datagram; the first is that of the first schema as well."""
 NEXT = SCHEMA_VERSION + 1
+WAYS = (("e0-i0", "i0-i1", "i1-e2"), ("e1-i2", "i2-i3", "i3-e3"), ("i0-i2", "i1-i3"))
 ORDER = ("i3", "e0", "i1", "e3", "i0", "e1", "i2", "e2")
 
 
@@ -50,7 +53,7 @@ def upgrade(grid: Grid, name: str) -> None:
     before = grid.daemons[name]
     assert before.stop() == 0, before.errors
     assert "does not know" not in before.output, "nobody is sent what is newer than his schema"
-    write_datagram_version(grid, name, PRESENT)
+    write_datagram_version(grid, name, SEALED)
     after = grid.program(name, [GRIDSTAT, "router", grid.files.router_file(name)])
     after.start()
     after.wait_ready()
@@ -88,7 +91,7 @@ def await_whole(grid: Grid, load: GridLoad) -> None:
 def test_an_upgrade_router_by_router_loses_nothing_and_agrees_on_the_highest_versions(
     tmp_path: Path,
 ) -> None:
-    plan = two_ways()
+    plan = replace(two_ways(), security="none")
     of = {router.name: BEFORE for router in plan.routers}
     with Grid(plan, tmp_path) as grid:
         for name in of:
@@ -108,6 +111,49 @@ def test_an_upgrade_router_by_router_loses_nothing_and_agrees_on_the_highest_ver
             await_clean(load, window)
             from_ns = window.to_ns
         assert set(versions(grid).values()) == {PRESENT}
+        for way in WAYS:
+            seal(grid, way)
+            await_whole(grid, load)
+            window = Window(from_ns, time.time_ns())
+            await_clean(load, window)
+            from_ns = window.to_ns
+        assert set(versions(grid).values()) == {SEALED}
+
+
+def seal(grid: Grid, way: tuple[str, ...]) -> None:
+    """Mark the channels of one way as sealed in the broker's file, and restart the broker."""
+    file = grid.files.broker_file
+    head, *channels = file.read_text(encoding="utf-8").split("[[channel]]")
+    marked = [
+        text.replace('security = "none"', 'security = "hop"')
+        if any(_joins(text, ends) for ends in way)
+        else text
+        for text in channels
+    ]
+    file.write_text("[[channel]]".join([head, *marked]), encoding="utf-8")
+    assert grid.daemons[BROKER].stop() == 0, grid.daemons[BROKER].errors
+    grid.restart(BROKER)
+
+
+def _joins(text: str, ends: str) -> bool:
+    return all(f'"{end}"' in text for end in ends.split("-"))
+
+
+def test_an_unmarked_channel_to_a_router_that_cannot_seal_stays_closed_in_words(
+    tmp_path: Path,
+) -> None:
+    with Grid(small_plan(), tmp_path) as grid:
+        write_datagram_version(grid, "e0", PRESENT)
+        file = grid.files.router_file("e0")
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace('endpoint_security = "hop"', 'endpoint_security = "none"'))
+        with pytest.raises(LabError, match="c1/e0→c1/e2 is down"):
+            grid.start()
+        closed = grid.survey()["keys"]["closed"]
+        assert any("c1/e0 cannot seal" in reason for reason in closed)
+        found = {each["label"]: each for each in grid.survey()["channels"]}
+        assert found["c1/e0→c1/e2"]["datagram_version"] == 0
+        assert found["c1/e1→c1/e3"]["datagram_version"] == SEALED
 
 
 def small_plan() -> GridPlan:
@@ -124,7 +170,7 @@ def small_plan() -> GridPlan:
 
 
 def test_a_broker_of_the_next_schema_takes_over_routers_of_three_schemas(tmp_path: Path) -> None:
-    with Grid(small_plan(), tmp_path) as grid:
+    with Grid(replace(small_plan(), security="none"), tmp_path) as grid:
         use_other_router(grid, "e0", BEFORE)
         use_other_router(grid, "e3", NEXT)
         grid.start()

@@ -22,6 +22,7 @@ from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Survey
 from lab.daemon import Daemon, Here
+from lab.open_access import CLOUD_TOML
 from tests.cluster.eventually import eventually
 from tests.golden.load import load_golden
 
@@ -62,6 +63,7 @@ def grid_text() -> str:
         for name, role in (("0", "edge"), ("1", "border")):
             lines.append(f'[[cloud.router]]\nname = "{name}"\nrole = "{role}"\n')
         lines.append('[[cloud.channel]]\nfrom = "0"\nto = "1"\n')
+        lines.append(CLOUD_TOML)
     ways = [(each["from"], each["to"]) for each in GOLDEN["channels"] if each["level"] < 2]
     for start, end in (*ways, ("d1", "g0")):
         ends = f'from = "{start[0]}/{start[1]}"\nto = "{end[0]}/{end[1]}"\n'

@@ -23,6 +23,7 @@ from gridstat.model.errors import GridStatError
 from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Survey
+from lab.open_access import CLOUD_TOML
 from lab.stand_by import PATIENT_LEASE_S, await_state, double, process_of
 from lab.tree_plan import cloud_of
 from tests.cluster.attached import await_edges
@@ -46,6 +47,7 @@ def grid_text(edges: int) -> str:
     for cloud in CLOUDS:
         lines.append(f'[[cloud]]\nname = "{cloud}"\n')
         lines += [f'[[cloud.router]]\nname = "e{at}"\nrole = "edge"\n' for at in range(edges)]
+        lines.append(CLOUD_TOML)
     for at in range(edges):
         ends = f'from = "c1/e{at}"\nto = "c2/e{at}"\nboth_ways = true\n'
         lines.append(f"[[channel]]\n{ends}bandwidth_bytes_per_s = 100000\n")

@@ -25,6 +25,7 @@ from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Explain, Survey
 from lab.daemon import Daemon, Here
+from lab.open_access import CLOUD_TOML
 from tests.cluster.attached import await_edges
 from tests.cluster.eventually import eventually
 from tests.cluster.two_clouds.wire import HERE, Wire
@@ -47,7 +48,8 @@ TIMING: Final = "[timing]\nsilent_ms_max = 500\n"
 Facts = dict[str, Any]
 
 
-def grid_text() -> str:
+def grid_text(plain: tuple[str, ...] = (), access: str = CLOUD_TOML) -> str:
+    """Return the grid's file; channels between the borders of these names are not sealed."""
     lines = ['[[broker]]\nname = "root"\n']
     for cloud in CLOUDS:
         lines.append(f'[[cloud]]\nname = "{cloud}"\n')
@@ -56,18 +58,21 @@ def grid_text() -> str:
             lines.append(f'[[cloud.router]]\nname = "{name}"\nrole = "{role}"\n')
         for near, far in (("e0", "b0"), ("e1", "b1"), ("b0", "b1")):
             lines.append(f'[[cloud.channel]]\nfrom = "{near}"\nto = "{far}"\nboth_ways = true\n')
+        lines.append(access)
     for border in ("b0", "b1"):
         lines.append(f'[[channel]]\nfrom = "c1/{border}"\nto = "c2/{border}"\nboth_ways = true\n')
         lines.append(f"bandwidth_bytes_per_s = {BAND_BYTES_PER_S}\nlatency_ms = 1\n")
+        if border in plain:
+            lines.append('security = "none"\n')
     return "".join(lines)
 
 
 class TwoClouds:
     """Two clouds whose files are all in a folder; they end every process that a test starts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, plain: tuple[str, ...] = (), access: str = CLOUD_TOML) -> None:
         self.folder = folder
-        text = grid_text()
+        text = grid_text(plain, access)
         self._files = GridFolder(folder, grid_from_text(text, file="test"), text)
         self._files.write()
         self.access = load_access(folder)

@@ -103,6 +103,13 @@ def test_a_variable_published_every_100_ms_arrives_by_commands_alone(terminal: T
     assert (edge["router"], edge["role"]) == ("c1/e0", "edge")
     assert all(number > 0 for number in edge["address"][1:])
     terminal.write_access(broker, edge)
+    refused = terminal.run("publish", "c1/pub0/var", "--rate", "10/s", "--folder", folder)
+    assert "no rule lets c1/pub0 publish c1/pub0/var (1015)" in refused.stderr
+    assert "gridstat access grant c1-pub0-publish-" in refused.stderr
+    for name, who, may in (("out", "c1/pub0", "publish"), ("in", "c1/sub0", "subscribe")):
+        rule = ("--who", who, "--may", may, "--what", "c1/pub0/*")
+        allowed = terminal.run("access", "grant", name, *rule, "--folder", folder)
+        assert allowed.returncode == 0, allowed.stderr
     publishing = terminal.start("publish", "c1/pub0/var", "--rate", "10/s", "--folder", folder)
     granted, *events, ledger = _lines(_subscribed(terminal))
     name = "c1/pub0/var"

@@ -108,6 +108,11 @@ quantities = ["frequency"]
 name = "desk"
 edges = ["e0"]
 variables = ["c1/hill/*/frequency"]
+[[access_rule]]
+name = "all"
+who = "c1/**"
+may = ["publish", "subscribe", "find"]
+what = "c1/**"
 """
 
 

@@ -39,6 +39,11 @@ variables = ["c1/hill/**", "c1/desk/**"]
 [pipeline]
 edges = ["e0"]
 rules = "{rules}"
+[[access_rule]]
+name = "all"
+who = "c1/**"
+may = ["publish", "subscribe", "find"]
+what = "c1/**"
 """
 RULES = """[[rule]]
 name = "high"

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lab.open_access import OPEN_TOML
 from tests.cluster.pty_command import ORDINARY, PtyCommand
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
-SMALL = 'cloud = "c1"\n[[router]]\nname = "e0"\nrole = "edge"\n'
+SMALL = f'cloud = "c1"\n[[router]]\nname = "e0"\nrole = "edge"\n{OPEN_TOML}'
 
 
 def test_q_ends_a_grid_with_its_account_on_the_ordinary_screen(tmp_path: Path) -> None:

@@ -50,6 +50,14 @@ def test_what_was_measured_of_each_path_is_within_its_bound() -> None:
     assert figures["paths_within_bound"] == f"{paths} of {paths}"
 
 
+@pytest.mark.feature("S3-100")
+def test_sealing_a_router_s_channels_costs_no_millisecond() -> None:
+    figures = kept("sealing")
+    assert figures["evp_lone_p50_us"] <= PER_ROUTER_US_MAX
+    assert figures["evp_lone_plain_p50_us"] > 0
+    assert figures["lost"] == 0
+
+
 @pytest.mark.feature("S3-74")
 def test_in_every_kept_result_a_router_s_mean_latency_is_at_most_a_millisecond() -> None:
     results = {path.stem: kept(path.stem) for path in RESULTS.glob("*.json")}

@@ -59,6 +59,7 @@ def cloud(
                 bandwidth_bytes_per_s=bandwidth,
                 latency_us=latency_us,
                 queue_events_max=queue_events_max,
+                security="none",
             )
         )
     return resources

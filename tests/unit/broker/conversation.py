@@ -15,7 +15,9 @@ import msgspec
 from gridstat.broker.context import Outside
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.records.operations import SNAPSHOT_MARK
+from gridstat.broker.requests.command_dispatcher import SERVE_TIMER
 from gridstat.broker.settings import BrokerSettings
+from gridstat.model.channel_security import HOP
 from gridstat.net.command.endpoint_messages import (
     Attach,
     AttachedOutcome,
@@ -45,6 +47,7 @@ from gridstat.net.command.machine import (
 from gridstat.net.command.messages import (
     AttachmentChanged,
     ChangeTable,
+    ChannelSeed,
     DetachEndPoint,
     Forward,
     Hello,
@@ -54,8 +57,10 @@ from gridstat.net.command.messages import (
     Push,
     Return,
     RouterAccepted,
+    SeedAccepted,
     TableChanged,
 )
+from lab.open_access import with_open_access
 from tests.unit.broker.stand_ins import (
     CENTRE,
     CLOUD,
@@ -73,6 +78,7 @@ from tests.unit.broker.stand_ins import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from gridstat.model.channel_security import Security
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.qos import QosRequest
     from gridstat.model.status import StatusVariable
@@ -95,7 +101,7 @@ class Conversation:
         settings: BrokerSettings | None = None,
     ) -> None:
         self.routers_given, self.channels_given = topology or ring()
-        self.settings = settings or BrokerSettings(CLOUD)
+        self.settings = with_open_access(settings or BrokerSettings(CLOUD))
         self.journal: list[bytes] = []
         self.written_lengths: list[int] = []
         self.now_ns = 0
@@ -115,6 +121,8 @@ class Conversation:
         self.detached: list[tuple[str, str]] = []
         self.is_disk_full = False
         self.is_journal_held = False
+        self.is_serving = True
+        """Whether waiting requests are served at once, and not only when time passes."""
         self.held_persists: deque[Persist] = deque()
         self.failed_epoch = -1
         self.request_id = 1_000
@@ -235,6 +243,7 @@ class Conversation:
         incarnation: str = "a",
         first_time: bool = True,
         data_port: int = 5_000,
+        security: Security = HOP,
     ) -> list[AttachedOutcome]:
         found = []
         for edge in edges:
@@ -246,7 +255,8 @@ class Conversation:
                 host="10.1.0.1",
                 data_port=data_port,
                 urgent_port=data_port + 1 if data_port else 0,
-                datagram_versions=(1, 2),
+                datagram_versions=(1, 2, 3),
+                security=security,
             )
             found.append(self.only(AttachedOutcome, self.ask(endpoint, edge, command)))
             self.routers[edge].attached.add(endpoint)
@@ -280,6 +290,9 @@ class Conversation:
 
     def tell(self, event: Event) -> None:
         self.carry_out(self.broker.handle(event, self.now_ns))
+        while self.is_serving and self.timers.get(SERVE_TIMER, self.now_ns + 1) <= self.now_ns:
+            del self.timers[SERVE_TIMER]
+            self.carry_out(self.broker.handle(TimerFired(SERVE_TIMER), self.now_ns))
 
     def settle(self) -> None:
         """Let the flush timer fire until nothing more is on its way."""
@@ -366,6 +379,10 @@ class Conversation:
             case Push():
                 notice = _NOTICES.decode(message.body)
                 self.notices.setdefault(message.endpoint, []).append(notice)
+            case ChannelSeed():
+                router.seeds.append(message)
+                if message.first_epoch < 0 and not router.is_silent:
+                    self.hear(name, seed_accepted(message))
             case DetachEndPoint():
                 self.detached.append((name, message.endpoint))
             case _:
@@ -384,9 +401,19 @@ class Conversation:
             self.tell(Received(router.peer, message))
 
 
-def pair(*, settings: BrokerSettings | None = None, bandwidth_bytes_per_s: int = 0) -> Conversation:
+def seed_accepted(message: ChannelSeed) -> SeedAccepted:
+    """The answer of a receiving router to a seed."""
+    return SeedAccepted(channel_id=message.channel_id, number=message.number, first_epoch=7)
+
+
+def pair(
+    *,
+    settings: BrokerSettings | None = None,
+    bandwidth_bytes_per_s: int = 0,
+    security: Security | None = None,
+) -> Conversation:
     """A publisher at e0 and e1, and a subscriber at e2 and e3."""
-    topology = ring(bandwidth_bytes_per_s=bandwidth_bytes_per_s)
+    topology = ring(bandwidth_bytes_per_s=bandwidth_bytes_per_s, security=security)
     found = Conversation(topology, settings=settings).start()
     found.attach(PMU, "c1/e0", "c1/e1", data_port=0)
     found.attach(CENTRE, "c1/e2", "c1/e3")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from gridstat.model.channel_security import HOP, NONE, Security
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.identifiers import ChannelId, VariableId
 from gridstat.model.qos import MODES_MAX, ModalQos, QosRequest
@@ -20,6 +21,7 @@ from gridstat.net.command.endpoint_messages import (
 from gridstat.net.command.endpoint_signatures import CertificateFacts
 from gridstat.net.command.messages import (
     ChangeTable,
+    ChannelSeed,
     ReportRouter,
     RouterAccepted,
     TableChanged,
@@ -60,7 +62,9 @@ class FakeRouter:
     is_silent: bool = False
     is_first_time: bool = True
     attached: set[str] = field(default_factory=set)
-    versions: tuple[int, ...] = (1, 2)
+    versions: tuple[int, ...] = (1, 2, 3)
+    endpoint_security: Security = HOP
+    seeds: list[ChannelSeed] = field(default_factory=list)
     counts_data_as_life: bool = True
     takes_probe_interval: bool = True
     accepted: list[RouterAccepted] = field(default_factory=list)
@@ -86,6 +90,7 @@ class FakeRouter:
             attached=tuple(sorted(self.attached)),
             counts_data_as_life=self.counts_data_as_life,
             takes_probe_interval=self.takes_probe_interval,
+            endpoint_security=self.endpoint_security,
         )
 
     def crash(self) -> None:
@@ -97,10 +102,13 @@ class FakeRouter:
         self.attached.clear()
 
 
-def ring(*, bandwidth_bytes_per_s: int = 0) -> tuple[list[Router], list[EventChannel]]:
+def ring(
+    *, bandwidth_bytes_per_s: int = 0, security: Security | None = None
+) -> tuple[list[Router], list[EventChannel]]:
     """Two disjoint ways between two edges at either side.
 
-    e0 and e1 are the publishers' edges, e2 and e3 the subscribers'; i0 and i1 stand between.
+    e0 and e1 are the publishers' edges, e2 and e3 the subscribers'; i0 and i1 stand between. With a
+    bandwidth, channels are plain unless told otherwise, so that numbers are those of plain events.
     """
     routers = [
         Router(f"{CLOUD}/{name}", RouterRole.EDGE if name[0] == "e" else RouterRole.INNER)
@@ -116,6 +124,7 @@ def ring(*, bandwidth_bytes_per_s: int = 0) -> tuple[list[Router], list[EventCha
             f"{CLOUD}/{end}",
             bandwidth_bytes_per_s=bandwidth_bytes_per_s,
             latency_us=500,
+            security=security or (NONE if bandwidth_bytes_per_s else HOP),
         )
         for number, (start, end) in enumerate(both, start=1)
     ]

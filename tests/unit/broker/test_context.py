@@ -85,6 +85,8 @@ EVERYTHING: dict[str, tuple[str, str, EndPointCommand]] = {
             host="10.1.0.1",
             data_port=9_000,
             urgent_port=9_001,
+            datagram_versions=(1, 2, 3),
+            security="hop",
         ),
     ),
 }

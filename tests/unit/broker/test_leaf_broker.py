@@ -24,6 +24,7 @@ from tests.unit.broker.stand_ins import (
     PMU,
     VOLTAGE,
     publish,
+    ring,
     subscribe,
     variable,
 )
@@ -85,12 +86,12 @@ def test_a_router_with_empty_state_gets_exactly_its_configured_channels() -> Non
     order = cloud.routers["c1/e0"].table.channels[1]
     peer = cloud.routers["c1/i0"]
     assert (order.to, order.data_port, order.urgent_port) == ("c1/i0", peer.port, peer.port + 1)
-    assert order.datagram_version == 2
+    assert order.datagram_version == 3
     assert order.probe_interval_ms == 25
 
 
 def test_a_channel_speaks_the_highest_version_that_both_ends_know() -> None:
-    cloud = Conversation()
+    cloud = Conversation(ring(security="none"))
     cloud.routers["c1/i0"].versions = (1,)
     cloud.start()
 
@@ -101,7 +102,7 @@ def test_a_channel_speaks_the_highest_version_that_both_ends_know() -> None:
 
 
 def test_routers_upgraded_one_by_one_are_agreed_with_anew() -> None:
-    cloud = Conversation()
+    cloud = Conversation(ring(security="none"))
     for router in cloud.routers.values():
         router.versions = (1,)
     cloud.start()

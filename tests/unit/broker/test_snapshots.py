@@ -17,6 +17,7 @@ from msgspec import structs
 
 from gridstat.broker.records.operations import MatchingLeft, NumbersReached, Operation, encode
 from gridstat.broker.tree.tree_operations import TreeOperation, operations_of
+from gridstat.model.access_rules import AccessRule
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.rate_law import NS_PER_S, Period
@@ -31,12 +32,16 @@ from gridstat.net.command.operator_messages import (
     AddChannel,
     AddChild,
     AddRouter,
+    GrantAccess,
     RemoveChannel,
     RemoveChild,
     RemoveRouter,
+    RevokeAccess,
+    SetAccessMode,
     SetFlooding,
 )
 from gridstat.net.command.tree_messages import CloseBorder
+from lab.open_access import OPEN_RULE
 from tests.unit.broker.conversation import Conversation
 from tests.unit.broker.segments.family import OUT_TWO, Family
 from tests.unit.broker.segments.test_kills import LIFE, loads
@@ -134,6 +139,17 @@ def flood(cloud: Family) -> None:
     cloud.ask(CENTRE, "c1/e2", ListenToFloods(data_port=9, urgent_port=10))
 
 
+def change_rules(cloud: Family) -> None:
+    """Grant a rule, revoke one of the file, and end the enforcement for a while."""
+    rule = AccessRule("more", "c1/**", ("find",), "c1/**")
+    operate(cloud, GrantAccess(request_id=6, rule=rule))
+    operate(cloud, SetAccessMode(request_id=7, is_enforced=False))
+    operate(cloud, RevokeAccess(request_id=8, identifier="open"))
+    operate(cloud, GrantAccess(request_id=9, rule=OPEN_RULE))
+    operate(cloud, RevokeAccess(request_id=10, identifier="more"))
+    operate(cloud, SetAccessMode(request_id=11, is_enforced=True))
+
+
 def write(cloud: Family, operation: Operation) -> None:
     """Write an operation that only snapshots, or very large clouds, have."""
     cloud.journal.append(encode(operation))
@@ -155,7 +171,7 @@ def life_of_a_cloud() -> Life:
     cloud.attach(PMU, "c1/e0", "c1/e1", data_port=0)
     cloud.attach(CENTRE, "c1/e2", "c1/e3")
     cloud.publish(VOLTAGE, "c1/e0")
-    for step in (*LIFE, change_topology, change_period, move, flood, leave):
+    for step in (*LIFE, change_topology, change_period, move, flood, change_rules, leave):
         step(cloud)
     written = [cloud.broker.decode(data) for data in cloud.journal]
     return Life(written, cloud.written_lengths, cloud.new_broker, _state_of_a_cloud)
@@ -163,7 +179,9 @@ def life_of_a_cloud() -> Life:
 
 def _state_of_a_cloud(broker: LeafBroker) -> object:
     wanted = {name: broker.tables[name].wanted for name in broker.registry.routers}
-    return broker.registry, broker.floods, loads(broker), wanted
+    allowed = broker.permissions
+    rules = broker.access, list(allowed.rules), allowed.is_enforced, allowed.reserved
+    return broker.registry, broker.floods, rules, loads(broker), wanted
 
 
 # Brokers above clouds.

@@ -16,7 +16,9 @@ from gridstat.console.daemons.broker_daemon import broker_settings
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import ConfigurationError
 from gridstat.model.identifiers import ChannelId
+from gridstat.model.keys.key_settings import KeySettings
 from gridstat.model.probe_law import ProbeSettings
+from gridstat.model.quota import Quota
 from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
@@ -65,6 +67,10 @@ lease_s = 1.5
 [quota]
 publications_max = 5
 subscriptions_max = 6
+sessions_max = 3
+capacity_share = 0.5
+commands_per_s = 7
+patterns_max = 8
 
 [parent]
 name = "root"
@@ -99,8 +105,22 @@ def test_every_key_of_a_file_is_read(tmp_path: Path) -> None:
     assert (told.change_lead_ns, told.grace_ns) == (900 * NS_PER_S // 1_000, 30 * NS_PER_S)
     assert told.quarantine_ns == 60 * NS_PER_S
     assert told.probes == ProbeSettings(10, 50)
-    assert told.quotas == Quotas(publications_max=5, subscriptions_max=6)
-    assert settings.quota.model_dump() == {"publications_max": 5, "subscriptions_max": 6}
+    assert told.quotas == Quotas(
+        publications_max=5,
+        subscriptions_max=6,
+        edges_max=3,
+        capacity_share=0.5,
+        commands_per_s=7,
+        patterns_max=8,
+    )
+    assert settings.quota.model_dump() == {
+        "publications_max": 5,
+        "subscriptions_max": 6,
+        "sessions_max": 3,
+        "capacity_share": 0.5,
+        "commands_per_s": 7,
+        "patterns_max": 8,
+    }
     assert topology.routers == (
         Router("c1/e0", RouterRole.EDGE, 50_000, 1.0, 2.5),
         Router("c1/b0", RouterRole.BORDER),
@@ -119,6 +139,7 @@ def test_defaults_stand_where_the_file_is_silent(tmp_path: Path) -> None:
     assert settings.timing.change_lead_ms == 200
     told = broker_settings(settings)
     assert told == BrokerSettings(cloud="c1", quotas=told.quotas)
+    assert told.quotas.of_identity == Quota(), "a new cloud's file bounds every identity"
     assert topology.routers == (Router("c1/i0"),)
     assert topology.channels == ()
 
@@ -146,6 +167,30 @@ def test_a_silence_of_less_than_four_probes_is_refused_with_what_to_write(tmp_pa
         load_cloud(path)
     assert "timing.silent_ms_max" in str(caught.value)
     assert caught.value.hint == "raise it to 104, or leave probe_interval_ms out"
+
+
+@pytest.mark.parametrize(
+    ("times", "problem"),
+    [
+        ("epoch_s = 0.4", "keys.epoch_s: 0.4 is out of range"),
+        ("epoch_s = 20\nreseed_s = 10", "epoch_s 20 is longer than reseed_s 10"),
+        ("epoch_s = 5\nreseed_s = 10\nlife_s = 19", "reseed_s 10 is longer than half of life_s 19"),
+        ("life_s = 7_000", "reseed_s 3600 is longer than half of life_s 7000"),
+    ],
+)
+def test_times_of_keys_that_cannot_work_are_refused(
+    tmp_path: Path, times: str, problem: str
+) -> None:
+    path = written(tmp_path, f'cloud = "c1"\n[[router]]\nname = "i0"\n[keys]\n{times}\n')
+    with pytest.raises(ConfigurationError, match=re.escape(problem)) as caught:
+        load_cloud(path)
+    assert caught.value.hint
+
+
+def test_the_shortest_times_of_keys_are_accepted(tmp_path: Path) -> None:
+    times = "epoch_s = 0.5\nreseed_s = 0.5\nlife_s = 1\n"
+    path = written(tmp_path, f'cloud = "c1"\n[[router]]\nname = "i0"\n[keys]\n{times}')
+    assert load_cloud(path)[0].keys.settings() == KeySettings(500, 500, 1_000)
 
 
 MISTAKES = {

@@ -11,7 +11,10 @@ from gridstat.model.errors import ConfigurationError
 from gridstat.model.qos import QosRequest
 from gridstat.model.rate_law import Period
 
-CLOUD = 'cloud = "c1"\n[[router]]\nname = "e0"\nrole = "edge"\n[[router]]\nname = "i0"\n'
+CLOUD = (
+    'cloud = "c1"\naccess = "observe"\n'
+    '[[router]]\nname = "e0"\nrole = "edge"\n[[router]]\nname = "i0"\n'
+)
 PMU = '[[pmu]]\nname = "hill/pmu-1"\nedges = ["e0"]\nrate = "30/s"\nquantities = ["frequency"]\n'
 RECORDER = '[recorder]\nedges = ["e0"]\nvariables = ["c1/**"]\n'
 PIPELINE = '[pipeline]\nedges = ["e0"]\n'
@@ -26,6 +29,7 @@ parent = "root"
 [[cloud]]
 name = "c1"
 parent = "north"
+access = "observe"
 [[cloud.router]]
 name = "e0"
 role = "edge"
@@ -167,3 +171,34 @@ def test_a_mistake_is_told_with_its_key_and_a_hint(text: str, problem: str) -> N
 def test_what_would_have_no_effect_is_refused(key: str, line: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"grid\.toml: {key}: .* does not obey it"):
         grid_from_text(line + CLOUD, file="grid.toml")
+
+
+def test_end_points_without_rules_are_refused_with_the_rules_to_write() -> None:
+    text = CLOUD.replace('access = "observe"\n', "") + PMU
+    with pytest.raises(ConfigurationError) as found:
+        grid_from_text(text, file="grid.toml")
+    assert "without rules nobody may publish or subscribe" in str(found.value)
+    (_, hint) = found.value.hint.split("\n\n", 1)
+    grid = grid_from_text(f"{text}{hint}", file="grid.toml")
+    assert [rule.identifier for rule in grid.topology.rules] == ["publishers", "readers"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ('name = "a"\nwho = "c1/**/x"\nmay = ["find"]\nwhat = "c1/**"', "c1/**/x"),
+        ('name = "a"\nwho = "c1/x"\nmay = ["read"]\nwhat = "c1/**"', "access_rule[0].may"),
+        ('name = "a"\nwho = "c1/x"\nmay = ["find"]\nwhat = "c1/**"\nowner = true', "owner"),
+        ('name = "a"\nwho = "c1/x"\nmay = ["find"]\nwhat = "**"\nrole = "operator"', "role"),
+    ],
+)
+def test_a_rule_that_means_nothing_is_refused_with_its_place(rule: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError) as found:
+        grid_from_text(f"{CLOUD}[[access_rule]]\n{rule}\n", file="grid.toml")
+    assert problem in str(found.value)
+
+
+def test_two_rules_of_one_name_are_refused() -> None:
+    rule = '[[access_rule]]\nname = "a"\nwho = "c1/x"\nmay = ["find"]\nwhat = "c1/**"\n'
+    with pytest.raises(ConfigurationError, match="another rule of the file has this name"):
+        grid_from_text(f"{CLOUD}{rule}{rule}", file="grid.toml")

@@ -25,6 +25,7 @@ GOOD = HostFacts(
     real_time_problem="",
     clock=ClockFacts(is_synchronised=True, error_us_max=200, error_us_estimated=50),
     mtu_bytes={"eth0": 1_500},
+    seal_backends={"ipsec-mb": "libIPSec_MB (avx512)", "evp": "OpenSSL libcrypto"},
 )
 
 
@@ -64,6 +65,7 @@ def test_a_good_machine_has_nothing_to_change() -> None:
         ),
         (replace(GOOD, mtu_bytes={"tun0": 1_000}), "MTU of tun0", "ip link set tun0"),
         (replace(GOOD, cpu_count=1), "processors", "more processors"),
+        (replace(GOOD, seal_backends={}), "sealing", "libcrypto"),
         (replace(GOOD, kernel="4.15.0"), "kernel", "newer kernel"),
         (replace(GOOD, preemption=""), "preemption", "preempt=full"),
     ],
@@ -72,6 +74,22 @@ def test_a_shortfall_names_the_setting_to_change(facts: HostFacts, name: str, ch
     [short] = [finding for finding in findings(facts) if not finding.is_enough]
     assert short.name == name
     assert change in short.change
+
+
+@pytest.mark.parametrize(
+    ("backends", "named"),
+    [
+        (GOOD.seal_backends, "libIPSec_MB (avx512)"),
+        ({"evp": "OpenSSL libcrypto"}, "OpenSSL libcrypto"),
+    ],
+)
+def test_the_library_in_use_is_named(backends: dict[str, str], named: str) -> None:
+    [sealing] = [
+        finding
+        for finding in findings(replace(GOOD, seal_backends=backends))
+        if finding.name == "sealing"
+    ]
+    assert sealing.granted == named
 
 
 def test_the_probes_leave_the_scheduling_as_it_was() -> None:

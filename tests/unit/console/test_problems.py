@@ -34,3 +34,33 @@ def test_the_operator_is_told_to_compare_clocks_where_a_router_refuses_stamps() 
         "router c1/e0 has dropped 1,203 events, 1,200 of them with stamps far from its clock: "
         "compare its clock with the publishers'"
     )
+
+
+def test_the_operator_is_told_of_channels_without_a_fresh_seed() -> None:
+    router = {"name": "c1/e0", "is_up": True, "is_connected": True, "in_step": True}
+    facts: dict[str, Any] = {
+        "routers": [{**router, "counters": {"seeds_overdue": 2}}],
+        "channels": [],
+        "subscriptions": [],
+        "keys": {"overdue": ["c1/e0→c1/i0"], "closed": ["channel c1/a→c1/b is to be sealed"]},
+    }
+    assert sorted_problems(facts) == [
+        "channel c1/a→c1/b is to be sealed",
+        "channel c1/e0→c1/i0 has had no fresh seed for long: it stops 24 h after its last one",
+        "router c1/e0: 2 channels without a fresh seed",
+    ]
+    facts["routers"][0]["counters"]["seeds_overdue"] = 0
+    facts["keys"] = {"overdue": [], "closed": []}
+    assert sorted_problems(facts) == []
+
+
+def test_channels_that_get_no_key_are_among_the_worst_problems() -> None:
+    router = {"name": "c1/e0", "is_up": True, "is_connected": True, "in_step": True}
+    counters = {"channels_long_without_key": 2, "channels_without_key": 3, "seeds_overdue": 1}
+    facts = {"routers": [{**router, "counters": counters}], "channels": [], "subscriptions": []}
+    assert sorted_problems(facts)[:1] == [
+        "router c1/e0: 2 channels without a key, which carry no events: check the sessions of "
+        "their ends"
+    ]
+    counters["channels_long_without_key"] = 0
+    assert not any("without a key" in line for line in sorted_problems(facts))

@@ -19,3 +19,8 @@ def test_values_after_a_pause_bear_the_present_instant(
     slot: int, now_s: float, expected: int
 ) -> None:
     assert next_slot(slot, round(now_s * NS_PER_S), TEN) == expected
+
+
+def test_a_slow_variable_is_never_stamped_with_an_instant_long_past() -> None:
+    every_five_seconds = Period(5, 1)
+    assert next_slot(1, 52 * NS_PER_S, every_five_seconds) == 11

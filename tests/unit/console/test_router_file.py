@@ -19,6 +19,7 @@ from gridstat.console.config.router_file import (
 )
 from gridstat.model.cloud import RouterRole
 from gridstat.model.errors import ConfigurationError
+from gridstat.model.keys.key_settings import KeySettings
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "router-file.md"
 LEAST = """
@@ -52,6 +53,10 @@ channels_max = 20
 pool_small = 30
 pool_large = 4
 end_points_max = 5
+[keys]
+epoch_s = 1
+reseed_s = 2.5
+life_s = 60
 [thread]
 cpu = 1
 fifo_priority = 10
@@ -79,7 +84,7 @@ def test_little_is_needed_and_the_rest_has_sound_defaults(file: Path) -> None:
     assert plan.listen == ("127.0.0.1", 0, 0)
     assert plan.command == ("127.0.0.1", 0)
     assert plan.certificates == file.parent / "certificates"
-    assert (plan.versions_max, plan.metrics_port, plan.is_edge) == (2, None, False)
+    assert (plan.versions_max, plan.metrics_port, plan.is_edge) == (3, None, False)
     assert plan.fifo_priority is None  # Real-time where it may be.
 
 
@@ -100,6 +105,7 @@ def test_everything_that_is_written_is_taken(file: Path) -> None:
         key=file.parent / "metrics.key",
         client_authority=file.parent / "monitoring.pem",
     )
+    assert plan.keys == KeySettings(epoch_ms=1_000, reseed_ms=2_500, life_ms=60_000)
     assert (plan.cpu, plan.fifo_priority, plan.locks_memory) == (1, 10, True)
     assert (plan.log_level, plan.is_log_json) == ("debug", True)
 
@@ -112,6 +118,8 @@ def test_everything_that_is_written_is_taken(file: Path) -> None:
         ('name = "c1/e0"', "", "name", "missing"),
         ('name = "c1/e0"', 'name = "c1/e0"\nrole = "middle"', "role", "middle"),
         ('name = "c1/e0"', 'name = "c1/e0"\nversions_max = 9', "versions_max", "9"),
+        ("[broker]", "[keys]\nepoch_s = 121\n[broker]", "keys.epoch_s", "121"),
+        ("[broker]", "[keys]\nreseed_s = 0\n[broker]", "keys.reseed_s", "0"),
         ('name = "c1/e0"', 'name = "c1/e0"\nmetrics_port = 70000', "metrics_port", "70000"),
         (
             'name = "c1/e0"',

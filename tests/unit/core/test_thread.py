@@ -7,8 +7,10 @@ import os
 import re
 import select
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import numpy as np
 import pytest
 
 from gridstat.core._core import Core, allocations
-from gridstat.core.rows import ChannelSpec, Limits, Route, Row, Term
+from gridstat.core.rows import STAMP_NEAR_NS, ChannelSpec, Limits, Route, Row, Term
 from gridstat.model.errors import LayoutError, LinkDown, Misuse
 from gridstat.model.rate_law import Period
 from tests.protocol.grids import datagram, event
@@ -353,3 +355,19 @@ def test_copies_on_a_paced_channel_are_timed_from_their_arrival_not_from_their_q
         told = {upper: count for upper, count in found.core.latency_histogram() if count}
         assert sum(told.values()) == 20
         assert min(told) > 8  # Nothing is forwarded in eight nanoseconds.
+
+
+def test_an_event_that_waits_for_the_thread_is_as_old_as_it_was_on_arrival() -> None:
+    """A busy router must not police events that came in time."""
+    with hop() as made:
+        made.core.open_source(SOURCE, is_publisher=True)
+        row = replace(made.row(7), source=SOURCE)
+        bounded = replace(row, ahead_ns_max=STAMP_NEAR_NS, behind_ns_max=STAMP_NEAR_NS)
+        made.core.commit([bounded])
+        created_ns = time.time_ns()
+        made.send(7, created_ns)
+        while time.time_ns() - created_ns < 2 * STAMP_NEAR_NS:
+            time.sleep(0.01)
+        made.core.start()
+        assert made.subscribers[0].recv(2_000) == datagram(1, event(7, created_ns), counter=1)
+        assert made.core.counters()["policed_stamp"] == 0

@@ -35,6 +35,7 @@ class PaperSender:
     address: tuple[str, int, int]
     datagram_version: int = 1
     counter_start: int = 0
+    is_sealed: bool = False
     counter: int = 7
     takes: bool = True
     is_closed: bool = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import gridstat
-from gridstat.endpoint import connection_setup
+from gridstat.endpoint import cloud_link, connection_setup
 from gridstat.endpoint.access_folder import open_folder
 from gridstat.endpoint.connection_setup import connect
 from gridstat.endpoint.edge_address import EdgeAddress
@@ -19,6 +19,7 @@ from gridstat.model.errors import (
     ConfigurationError,
     DeadlinePassed,
     LayoutError,
+    LinkDown,
     Misuse,
     NoSuchRouter,
 )
@@ -232,3 +233,21 @@ def test_everything_that_the_package_names_is_there() -> None:
     assert set(gridstat.__all__) <= set(dir(gridstat))
     with pytest.raises(AttributeError, match="no attribute 'conect'"):
         _ = gridstat.conect
+
+
+@pytest.mark.parametrize(
+    ("wishes", "is_forbidden"),
+    [({}, True), ({"core_dumps": True}, False), ({"security": "none"}, False)],
+)
+def test_a_process_with_keys_leaves_no_core_dumps_unless_it_asks_for_them(
+    certificates: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wishes: dict[str, Any],
+    is_forbidden: bool,
+) -> None:
+    forbidden: list[bool] = []
+    monkeypatch.setattr(cloud_link, "forbid_core_dumps", lambda: forbidden.append(True))
+    nobody = "c1/e0@127.0.0.1:1"
+    with pytest.raises(LinkDown):
+        connect(nobody, NAME, certificates=certificates, timeout_s=0.2, **wishes)
+    assert bool(forbidden) is is_forbidden

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
@@ -14,6 +15,7 @@ from gridstat.endpoint.publication_registry import PublicationRegistry
 from gridstat.endpoint.request_client import awaited
 from gridstat.model.qos import ModalQos
 from gridstat.net.command.endpoint_messages import (
+    SUBSCRIPTIONS_AT_ONCE,
     DoneOutcome,
     PublishedOutcome,
     Unpublish,
@@ -87,10 +89,11 @@ def test_subscriptions_that_were_granted_meanwhile_are_given_back(grid: PaperGri
 
 
 def test_of_many_requests_the_answered_ones_are_given_back_too(grid: PaperGrid) -> None:
-    cast("InterruptedCloud", grid.cloud).at = 1
     names = [variable(f"c1/a/v{n}", n + 1) for n in range(1_001)]
-    grid.cloud.ready.append(tuple(granted(each, each.variable_id) for each in names[:1_000]))
-    grid.cloud.ready.append((granted(names[-1], 1_001),))
+    ends = [*range(SUBSCRIPTIONS_AT_ONCE, 1_000, SUBSCRIPTIONS_AT_ONCE), 1_000, 1_001]
+    some = [names[first:end] for first, end in pairwise([0, *ends])]
+    cast("InterruptedCloud", grid.cloud).at = len(some) - 1
+    grid.cloud.ready += [tuple(granted(each, each.variable_id) for each in batch) for batch in some]
     with pytest.raises(KeyboardInterrupt):
         grid.book.subscribe([SubscriptionSpec(each.name, ModalQos()) for each in names])
     given = [each for each in grid.cloud.asked if isinstance(each, Unsubscribe)]

@@ -248,6 +248,7 @@ WRONG_TO_CONNECT: list[tuple[str, dict[str, Any]]] = [
     *(("option_bytes", {"option_bytes": wrong}) for wrong in (-1, 2.5, "5", 10**12)),
     *(("variables_max", {"variables_max": wrong}) for wrong in (0, -1, 2.5, "5", 10**12)),
     ("on_change", {"on_change": 5}),
+    *(("core_dumps", {"core_dumps": wrong}) for wrong in (1, 0, "yes", None)),
 ]
 
 

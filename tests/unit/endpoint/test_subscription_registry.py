@@ -115,10 +115,13 @@ def test_each_code_is_raised_as_its_own_class(
 
 def test_many_go_in_requests_of_bounded_size(grid: PaperGrid) -> None:
     orders = [SubscriptionSpec(f"c1/{n}", ModalQos()) for n in range(2_500)]
-    grid.cloud.ready += [(FULL,) * 1_000, (FULL,) * 1_000, (FULL,) * 500]
+    thousand = [32] * 31 + [8]
+    expected = [*thousand, *thousand, *[32] * 15, 20]
+    grid.cloud.ready += [(FULL,) * size for size in expected]
     assert len(grid.book.subscribe(orders)) == 2_500
-    sizes = [len(each.subscriptions) for each in grid.cloud.asked if isinstance(each, Subscribe)]
-    assert sizes == [1_000, 1_000, 500]
+    asked = [each.subscriptions for each in grid.cloud.asked if isinstance(each, Subscribe)]
+    assert [len(each) for each in asked] == expected
+    assert [one.name for each in asked for one in each] == [spec.name for spec in orders]
 
 
 def test_the_newest_event_of_an_edge_fills_the_holder_and_calls_nobody(grid: PaperGrid) -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,11 +146,11 @@ def test_slots_lost_to_a_clock_that_was_set_back_are_counted() -> None:
     rig.clock_ms = -3_600_000
     rig.stream(2_010, 60_000)  # Receiver and routers pass none of them on before.
     ledger = rig.at(60_002)
-    assert ledger.recovered == 1
-    assert told(ledger) == (6_001, 5_900, 101)
-    assert ledger.lost_to_clock == 101
-    assert told(rig.at(61_000)) == (6_001, 5_900, 101)
-    assert ledger.gap_slots_max == 101
+    assert ledger.recovered == 0
+    assert told(ledger) == (6_001, 5_901, 100)
+    assert ledger.lost_to_clock == 100
+    assert told(rig.at(61_000)) == (6_001, 5_901, 100)
+    assert ledger.gap_slots_max == 100
 
 
 def test_a_clock_set_back_to_just_before_the_first_event_is_a_clock_that_was_set() -> None:
@@ -427,3 +428,15 @@ def test_a_silence_is_one_gap_however_often_it_is_looked_at() -> None:
         found = rig.at(ms)
     assert found.gap_slots_max == found.lost > 600
     assert found.gap_ended_ns == WALL + (110 + 10 * found.lost) * MS
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_all_clocks_set_by_an_hour_cost_a_period_at_most_in_the_ledger(hours: int) -> None:
+    rig = TallyRig()
+    rig.stream(0, 2_000)
+    rig.clock_ms = hours * 3_600_000
+    rig.stream(2_010, 4_000)
+    ledger = rig.at(4_002)
+    assert ledger.lost == ledger.lost_to_clock <= 1
+    assert ledger.delivered == 401
+    assert told(rig.at(4_002 + CLOSED_MS))[1] == 401

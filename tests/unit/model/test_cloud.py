@@ -20,7 +20,7 @@ BOUNDS = {
 }
 
 
-def channel(**facts: int) -> EventChannel:
+def channel(**facts: Any) -> EventChannel:
     return EventChannel(ChannelId(1), "c1/e0", "c1/e1", **facts)
 
 
@@ -37,3 +37,10 @@ def test_a_channel_within_its_bounds_can_be_opened_by_a_core_and_one_beyond_is_r
     for value in (least - 1, most + 1):
         with pytest.raises(LayoutError):
             channel(**{what: value})
+
+
+def test_a_channel_is_sealed_unless_it_says_otherwise() -> None:
+    assert channel().is_sealed
+    assert not channel(security="none").is_sealed
+    with pytest.raises(LayoutError, match="security 'link' is not known"):
+        channel(security="link")

@@ -54,6 +54,7 @@ STABLE = {
     "QuotaReached": 1105,
     "PathTooLong": 1106,
     "ModeNotDefined": 1107,
+    "SecurityNotSatisfiable": 1108,
     "LinkDown": 2000,
     "DeadlinePassed": 2001,
     "CertificateRefused": 2015,

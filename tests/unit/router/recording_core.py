@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gridstat.model.errors import LinkDown
 
@@ -24,6 +24,7 @@ class RecordingCore:
         self.calls: list[str] = []
         self.opened: dict[int, ChannelSpec] = {}
         self.sources: set[int] = set()
+        self.sealed: set[int] = set()
         self.rows: dict[int, Row] = {}
         self.unreachable: set[int] = set()
         self.refusal: GridStatError | None = None
@@ -55,9 +56,40 @@ class RecordingCore:
         del self.opened[channel_id]
         return {}
 
+    def set_sending_key(self, channel_id: int, epoch: int, key: bytes, salt: bytes) -> None:
+        del key, salt
+        self.calls.append(f"sending key {channel_id} {epoch}")
+
+    def clear_sending_key(self, channel_id: int) -> None:
+        self.calls.append(f"no key {channel_id}")
+
+    def sending_state(self, channel_id: int) -> dict[str, int]:
+        del channel_id
+        return {"epoch": -1, "datagrams": 0, "first_counter": 10, "newest_counter": 12}
+
+    def release_channel(self, channel_id: int) -> None:
+        self.calls.append(f"release {channel_id}")
+
+    def hold_channel(self, channel_id: int, *, is_probed: bool) -> None:
+        self.calls.append(f"hold {channel_id} {is_probed}")
+
+    def set_receiving_keys(self, channel_id: int, keys: Sequence[tuple[int, bytes, bytes]]) -> None:
+        self.calls.append(f"receiving keys {channel_id} {len(keys)}")
+
+    def receiving_state(self, channel_id: int) -> dict[str, Any]:
+        del channel_id
+        return {"epoch": -1, "unknown_epochs": ()}
+
     def open_source(
-        self, channel_id: int, *, is_publisher: bool = False, back_channel: int = 0
+        self,
+        channel_id: int,
+        *,
+        is_publisher: bool = False,
+        back_channel: int = 0,
+        is_sealed: bool = False,
     ) -> None:
+        if is_sealed:
+            self.sealed.add(channel_id)
         self.calls.append(f"open source {channel_id} {is_publisher} {back_channel}")
         self.sources.add(channel_id)
 

@@ -219,3 +219,13 @@ def test_with_a_session_goes_only_the_request_to_be_attached() -> None:
     requests.forget_attaching(PMU)
     requests.session_lost()
     assert all_flown(requests) == [(PMU, 0), (PMU, 2)]
+
+
+def test_a_storm_of_one_end_point_costs_another_neither_its_turn_nor_its_request() -> None:
+    requests = PendingRequests(RequestBounds(of_endpoint_max=50, requests_max=20))
+    requests.add(DESK, submit(1), 0)
+    for number in range(40):
+        requests.add(PMU, submit(100 + number), 0)
+    requests.add(DESK, submit(2), 0)
+
+    assert all_flown(requests)[:4] == [(DESK, 1), (PMU, 122), (DESK, 2), (PMU, 123)]

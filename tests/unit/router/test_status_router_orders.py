@@ -9,6 +9,7 @@ from gridstat.model.rate_law import Period
 from gridstat.net.command.router_messages import (
     ChangeTable,
     ChannelOrder,
+    ChannelSeed,
     PathOrder,
     SourceOrder,
     VariableOrder,
@@ -273,9 +274,28 @@ def test_the_report_holds_all_counters(router: StatusRouter, recording: Recordin
         "in": 0,
         "kernel_dropped": 4,
         "channels_waiting": 0,
+        "channels_without_key": 0,
+        "channels_long_without_key": 0,
+        "seeds_overdue": 0,
         "orders_refused": 0,
         "rows_refused": 0,
         "fifo_priority": 0,
     }
     assert report.channels == {7: {"queued": 0, "sent": 7}, 8: {"queued": 0, "sent": 8}}
     assert report.sources == {3: {"lost": 4}}
+
+
+def test_a_channel_that_gets_no_key_is_counted_after_ten_seconds_until_it_has_one(
+    router: StatusRouter, clock: HandClock
+) -> None:
+    source = SourceOrder(channel_id=99, sender="c1/e9", is_sealed=True)
+    router.apply(ChangeTable(term=1, number=9, sources=(source,)))
+    counted = []
+    for _ in range(4):
+        router.poll_keys()
+        counted.append(router.report().router["channels_long_without_key"])
+        clock.now_ns += 5_000 * MS
+    assert counted == [0, 0, 1, 1]
+    router.take_seed(ChannelSeed(channel_id=99, number=1, secret=bytes(32)))
+    router.poll_keys()
+    assert router.report().router["channels_long_without_key"] == 0

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
+import pytest
+
+from gridstat.broker.capacity.accounts import HopAccount
 from gridstat.broker.capacity.allocator import Allocator
 from gridstat.broker.capacity.explanation import channel_facts
 from gridstat.broker.capacity.resources import Resources
+from gridstat.broker.capacity.stream_costs import StreamCost
 from gridstat.broker.tree.owned_channels import OwnedChannels
 from gridstat.broker.tree.tree_operations import ScopePath
 from gridstat.model.cloud import EventChannel, Router
@@ -16,6 +21,9 @@ from gridstat.model.probe_law import ProbeSettings
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, StatusVariable
 from tests.unit.broker.clouds import EVENT_BYTES, ask, grant, refuse
+
+if TYPE_CHECKING:
+    from gridstat.model.channel_security import Security
 
 NARROW_BYTES_PER_S = 8_000
 """64 kbit/s: the law's interval is 750 ms there, and a probe of 60 bytes is 80 bytes/s."""
@@ -36,7 +44,9 @@ def narrow(
     for name in ENDS:
         resources.add_router(Router(name))
     resources.add_channel(
-        EventChannel(ChannelId(1), *ENDS, bandwidth_bytes_per_s=bandwidth_bytes_per_s)
+        EventChannel(
+            ChannelId(1), *ENDS, bandwidth_bytes_per_s=bandwidth_bytes_per_s, security="none"
+        )
     )
     return resources
 
@@ -100,7 +110,15 @@ def test_what_was_promised_before_the_charge_stays_and_nothing_more_is_admitted(
 
 def test_a_channel_between_clouds_is_charged_at_its_owner() -> None:
     channels = OwnedChannels(
-        [EventChannel(ChannelId(1), "c1/a", "c2/b", bandwidth_bytes_per_s=NARROW_BYTES_PER_S)]
+        [
+            EventChannel(
+                ChannelId(1),
+                "c1/a",
+                "c2/b",
+                bandwidth_bytes_per_s=NARROW_BYTES_PER_S,
+                security="none",
+            )
+        ]
     )
     ((number, account),) = channels.accounts.items()
     assert account.free_bytes_per_s() == {0: 7_920}
@@ -111,3 +129,13 @@ def test_a_channel_between_clouds_is_charged_at_its_owner() -> None:
     channels.charge(taking(2, 1), {0: 1}, (way,))
     (obstacle,) = channels.obstacles([number])
     assert obstacle.refusal().shortfall == "1 bytes/s"
+
+
+@pytest.mark.parametrize(("security", "event_bytes"), [("none", 68), ("hop", 84)])
+def test_the_tag_of_a_sealed_datagram_is_charged(security: Security, event_bytes: int) -> None:
+    channel = EventChannel(
+        ChannelId(1), *ENDS, bandwidth_bytes_per_s=NARROW_BYTES_PER_S, security=security
+    )
+    account = HopAccount((), (), channel)
+    account.add(StreamCost(taking(1, 6_800)), {0: 1})
+    assert account.bytes.value == 100 * event_bytes

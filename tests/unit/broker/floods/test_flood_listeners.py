@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -145,3 +145,23 @@ def test_an_edge_copies_what_floods_to_few_end_points_and_names_itself_to_the_ne
     assert hear(cloud) == []  # Whoever hears already may ask again,
     hear(cloud, ListenToFloods())  # and makes room when it ends.
     assert cloud.only(FoundOutcome, cloud.ask("c1/other", "c1/e3", HEAR)).variables == ()
+
+
+@pytest.mark.parametrize("change", [{"versions": (1, 2)}, {"endpoint_security": "none"}])
+def test_an_edge_that_seals_no_longer_gets_no_sealed_channel_of_a_listener(
+    cloud: Conversation, change: dict[str, Any]
+) -> None:
+    hear(cloud)
+    assert hearing_channels(cloud).keys() == {"c1/e2", "c1/e3"}
+    before = cloud.routers["c1/e2"].versions
+    cloud.disconnect("c1/e2")
+    for name, value in change.items():
+        setattr(cloud.routers["c1/e2"], name, value)
+    cloud.connect("c1/e2")
+    cloud.settle()
+    assert hearing_channels(cloud).keys() == {"c1/e3"}
+    cloud.disconnect("c1/e2")
+    cloud.routers["c1/e2"].versions, cloud.routers["c1/e2"].endpoint_security = before, "hop"
+    cloud.connect("c1/e2")
+    cloud.settle()
+    assert hearing_channels(cloud).keys() == {"c1/e2", "c1/e3"}

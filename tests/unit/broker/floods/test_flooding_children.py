@@ -129,7 +129,7 @@ def test_a_broker_that_starts_without_a_parent_floods_only_what_is_its_own() -> 
         account.carriage.bytes.value
         for account in family.brokers["p"].broker.state.channels.accounts.values()
     }
-    assert account == 408
+    assert account == 504
 
 
 def test_only_a_refusal_of_what_counts_is_kept_and_not_all_of_a_long_one(pair: Family) -> None:

@@ -188,7 +188,9 @@ def test_a_router_that_was_removed_and_added_again_floods_what_floods_now(
 
 def test_a_new_channel_without_room_for_what_floods_is_refused(cloud: Conversation) -> None:
     flood(cloud)
-    narrow = EventChannel(ChannelId(0), "c1/e0", "c1/e3", bandwidth_bytes_per_s=4_000)
+    narrow = EventChannel(
+        ChannelId(0), "c1/e0", "c1/e3", bandwidth_bytes_per_s=4_000, security="none"
+    )
     refused = no(operate(cloud, AddChannel(request_id=5, channel=narrow)))
     assert (refused.code, refused.shortfall) == (ChannelFull.code, "120 bytes/s")
     stop(cloud)

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from gridstat.core.reference import ReferenceCore
@@ -128,7 +129,7 @@ def charges(family: Family) -> dict[object, object]:
 
 
 class Obedient:
-    """A core for each router that holds exactly what its table says."""
+    """A core for each router that holds exactly what its table says, but for sealing."""
 
     def __init__(self, family: Family) -> None:
         self.now_ns = WALL_NS
@@ -138,7 +139,8 @@ class Obedient:
             for name, router in leaf.routers.items():
                 core = self.cores[name] = ReferenceCore(Limits())
                 for channel in router.table.channels.values():
-                    core.open_channel(spec_of(channel, in_memory=True))
+                    plain = msgspec.structs.replace(channel, datagram_version=2)
+                    core.open_channel(spec_of(plain, in_memory=True))
                     self.leads[name, channel.channel_id] = channel.to
                 for source in router.table.sources.values():
                     core.open_source(
@@ -309,7 +311,7 @@ def test_channels_between_clouds_come_with_room_for_what_floods_and_go_without_f
     family: Family,
 ) -> None:
     flood(family, "p")
-    narrow = EventChannel(ChannelId(0), "a/1", "c/0", bandwidth_bytes_per_s=4_000)
+    narrow = EventChannel(ChannelId(0), "a/1", "c/0", bandwidth_bytes_per_s=4_000, security="none")
     refused = family.operate("p", AddChannel(request_id=5, channel=narrow)).refused
     assert refused is not None
     assert (refused.code, refused.shortfall) == (ChannelFull.code, "120 bytes/s")

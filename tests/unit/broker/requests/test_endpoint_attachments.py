@@ -55,6 +55,8 @@ def attach(endpoint: str, edge: str, incarnation: str = "a") -> Attach:
         host="10.1.0.1",
         data_port=5_000,
         urgent_port=5_001,
+        datagram_versions=(1, 2, 3),
+        security="hop",
     )
 
 
@@ -71,7 +73,7 @@ def test_a_publisher_is_told_its_port_and_a_subscriber_announces_its_own() -> No
     assert publisher.down_channel_id not in edge.table.channels
     down = cloud.routers["c1/e2"].table.channels[subscriber.down_channel_id]
     assert (down.host, down.data_port, down.urgent_port) == ("10.1.0.1", 6_000, 6_001)
-    assert publisher.datagram_version == 2
+    assert publisher.datagram_version == 3
 
 
 def test_two_edges_get_channels_of_their_own_and_a_third_is_refused(cloud: Conversation) -> None:
@@ -109,7 +111,14 @@ def test_a_request_for_another_edge_than_the_forwarding_one_is_refused(
 def test_a_certificate_of_another_name_or_role_does_not_attach(cloud: Conversation) -> None:
     refused = refusal(cloud.ask("c1/new", "c1/e0", attach("c1/other", "c1/e0")))
     assert "rule identity" in refused.reason
-    router = Attach(edge="c1/e0", certificate=b"router/c1/new", incarnation="a", first_time=True)
+    router = Attach(
+        edge="c1/e0",
+        certificate=b"router/c1/new",
+        incarnation="a",
+        first_time=True,
+        datagram_versions=(1, 2, 3),
+        security="hop",
+    )
     assert "rule identity" in refusal(cloud.ask("c1/new", "c1/e0", router)).reason
 
 
@@ -120,6 +129,7 @@ def test_ends_without_a_common_version_are_refused(cloud: Conversation) -> None:
         incarnation="a",
         first_time=True,
         datagram_versions=(9,),
+        security="hop",
     )
     assert refusal(cloud.ask("c1/new", "c1/e0", command)).code == NoCommonVersion.code
 
@@ -131,6 +141,8 @@ def test_a_port_that_is_none_is_refused(cloud: Conversation) -> None:
         incarnation="a",
         first_time=True,
         data_port=70_000,
+        datagram_versions=(1, 2, 3),
+        security="hop",
     )
     assert refusal(cloud.ask("c1/new", "c1/e0", command)).code == LayoutError.code
 
@@ -149,6 +161,8 @@ def test_half_an_address_is_refused(
         host=host,
         data_port=data_port,
         urgent_port=urgent_port,
+        datagram_versions=(1, 2, 3),
+        security="hop",
     )
     assert refusal(cloud.ask("c1/new", "c1/e0", command)).code == LayoutError.code
 
@@ -350,6 +364,7 @@ def test_detaching_twice_is_done_twice(cloud: Conversation) -> None:
 def test_a_certificate_that_expires_while_attached_stops_new_requests(
     cloud: Conversation,
 ) -> None:
+    del cloud.timers["keys"]  # Fresh seeds of several years would take long.
     cloud.advance(CERTIFICATE_END_S * NS_PER_S - WALL_NS + 1)
     refused = refusal(cloud.ask(PMU, "c1/e0", publish(variable(VOLTAGE))))
     assert refused.code == CertificateRefused.code

@@ -80,6 +80,8 @@ def test_a_subscriber_that_attaches_anew_without_a_port_is_refused(cloud: Conver
         host="",
         data_port=0,
         urgent_port=0,
+        datagram_versions=(1, 2, 3),
+        security="hop",
     )
     found = refusal(cloud.ask(CENTRE, "c1/e2", command))
     assert found.code == LayoutError.code
@@ -162,5 +164,6 @@ def attach_command(edge: str) -> Attach:
         host="10.1.0.1",
         data_port=5_000,
         urgent_port=5_001,
-        datagram_versions=(1, 2),
+        datagram_versions=(1, 2, 3),
+        security="hop",
     )

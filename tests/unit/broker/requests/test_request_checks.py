@@ -28,7 +28,14 @@ def test_nobody_attaches_to_an_edge_that_is_just_being_removed(cloud: Conversati
     cloud.settle()
     cloud.is_journal_held = True
     cloud.tell(Received(operator, RemoveRouter(request_id=2, name="c1/e9")))
-    command = Attach(edge="c1/e9", certificate=b"endpoint/c1/n/p", incarnation="a", first_time=True)
+    command = Attach(
+        edge="c1/e9",
+        certificate=b"endpoint/c1/n/p",
+        incarnation="a",
+        first_time=True,
+        datagram_versions=(1, 2, 3),
+        security="hop",
+    )
     assert refusal(cloud.ask("c1/n/p", "c1/e9", command)).code == NoSuchRouter.code
 
 
@@ -39,6 +46,11 @@ def test_a_publisher_does_not_bring_more_to_another_edge_than_that_can_take() ->
     cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/fast", period=Period(1, 600_000))))
     cloud.ask(CENTRE, "c1/e1", publish(variable(f"{CENTRE}/fast", period=Period(1, 600_000))))
     command = Attach(
-        edge="c1/e1", certificate=f"endpoint/{PMU}".encode(), incarnation="a", first_time=False
+        edge="c1/e1",
+        certificate=f"endpoint/{PMU}".encode(),
+        incarnation="a",
+        first_time=False,
+        datagram_versions=(1, 2, 3),
+        security="hop",
     )
     assert refusal(cloud.ask(PMU, "c1/e1", command)).code == RouterFull.code

@@ -313,7 +313,9 @@ def test_a_farewell_said_again_does_not_send_the_next_process_away(cloud: Conver
     assert VOLTAGE in cloud.broker.registry.publications
 
 
-def test_a_request_whose_answer_no_snapshot_keeps_is_not_done_again(cloud: Conversation) -> None:
+def test_a_request_whose_answer_no_snapshot_keeps_is_not_done_again() -> None:
+    cloud = pair(settings=BrokerSettings(CLOUD, subscribe_at_once=300))
+    cloud.publish(VOLTAGE, "c1/e0")
     names = [f"{PMU}/v{number}" for number in range(300)]
     cloud.ask(PMU, "c1/e0", publish(*[variable(name) for name in names]))
     cloud.ask(CENTRE, "c1/e2", subscribe(*names))

@@ -173,5 +173,6 @@ def attach(edge: str) -> Attach:
         host="10.1.0.1",
         data_port=5_000,
         urgent_port=5_001,
-        datagram_versions=(1, 2),
+        datagram_versions=(1, 2, 3),
+        security="hop",
     )

@@ -66,7 +66,7 @@ def test_a_receiver_is_not_ordered_an_interval_that_follows_from_the_silence() -
 
 
 def test_a_channel_whose_ends_know_no_probes_is_ordered_none() -> None:
-    cloud = Conversation(ring(bandwidth_bytes_per_s=8_000))
+    cloud = Conversation(ring(bandwidth_bytes_per_s=8_000, security="none"))
     for router in cloud.routers.values():
         router.versions = (1,)
     assert orders(cloud.start()) == {(0, 0)}

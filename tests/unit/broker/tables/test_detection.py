@@ -70,12 +70,12 @@ def test_the_slowest_channel_of_all_paths_counts() -> None:
 
 
 def test_a_channel_that_is_not_probed_makes_the_detection_time_unknown() -> None:
-    cloud = Conversation(ring())
+    cloud = Conversation(ring(security="none"))
     for router in cloud.routers.values():
-        router.versions = (1,)
+        router.versions, router.endpoint_security = (1,), "none"
     cloud.start()
-    cloud.attach(PMU, "c1/e0", data_port=0)
-    cloud.attach(CENTRE, "c1/e2")
+    cloud.attach(PMU, "c1/e0", data_port=0, security="none")
+    cloud.attach(CENTRE, "c1/e2", security="none")
     cloud.publish(VOLTAGE, "c1/e0")
     assert cloud.subscribe(CENTRE, "c1/e2", VOLTAGE).detection_ms is None
     assert any("is unknown" in line for line in explained_subscription(explained(cloud)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gridstat.model.errors import ChannelFull, NoSuchVariable
+from gridstat.model.errors import ChannelFull, NoSuchVariable, SecurityNotSatisfiable
 from gridstat.net.command.endpoint_messages import RefusedOutcome
 from gridstat.net.command.machine import Connected, Disconnected, Received
 from gridstat.net.command.segment_messages import (
@@ -97,6 +97,14 @@ class CloudStandIn:
     slow_us: dict[tuple[str, str], int] = field(default_factory=dict)
     closed_ways: set[tuple[str, str]] = field(default_factory=set)
     """Abstract links that the cloud refuses, though it has reported them."""
+    share_ppm: int = 10**6
+    """Part of a channel that its rules let each of its end-points reserve."""
+    is_matching: bool = False
+    """True if patterns of its end-points have made its requests."""
+    plain_ways: set[tuple[str, str]] = field(default_factory=set)
+    """Abstract links with a channel that is not sealed."""
+    is_older: bool = False
+    """True for a release that does not know the demand for sealed channels."""
     out: list[Message] = field(default_factory=list)
 
     def restart(self) -> None:
@@ -120,6 +128,8 @@ class CloudStandIn:
             subscriber=subscriber,
             qos=qos,
             ends=ends,
+            share_ppm=self.share_ppm,
+            is_matched=self.is_matching,
         )
         self._say(self.asked[contract])
         return contract
@@ -232,6 +242,7 @@ class CloudStandIn:
                 host="10.0.0.1",
                 data_port=1_000 + at,
                 urgent_port=2_000 + at,
+                datagram_versions=(1, 2, 3),
             )
             self._say(told)
         self.retell()
@@ -257,7 +268,15 @@ class CloudStandIn:
             self._say(LookedUp(term=self.term, lookup=asked.lookup, refused=missing))
             return
         starts = tuple(Nearness(router=one, latency_us=self.near_us) for one in self.borders)
-        self._say(LookedUp(term=self.term, lookup=asked.lookup, variable=found, starts=starts))
+        answer = LookedUp(
+            term=self.term,
+            lookup=asked.lookup,
+            variable=found,
+            starts=starts,
+            publisher=asked.name.rpartition("/")[0],
+            publisher_share_ppm=self.share_ppm,
+        )
+        self._say(answer)
 
     # Segments.
 
@@ -289,6 +308,15 @@ class CloudStandIn:
         # Whichever to whichever: the other way round than asked, so that joining is tested.
         pairs = list(zip(entries, reversed(exits), strict=True))
         is_closed = any((one[0], other[0]) in self.closed_ways for one, other in pairs)
+        plain = [way for one, other in pairs if (way := (one[0], other[0])) in self.plain_ways]
+        if plain and message.is_sealed and not self.is_older:
+            unsealed = RefusedOutcome(
+                code=SecurityNotSatisfiable.code,
+                reason=f"channel {'→'.join(plain[0])} is not sealed",
+            )
+            said = NotReserved(term=self.term, contract=key[0], generation=key[1], refused=unsealed)
+            self._say(structs.replace(said, round=message.round))
+            return
         latency_us = self.near_us if not message.entries or not message.exits else 2 * self.near_us
         is_late = any(qos.latency_us < latency_us for qos in message.granted.values())
         if is_closed or is_late or len(self.segments) >= self.capacity:
@@ -316,6 +344,12 @@ class CloudStandIn:
             )
             for one, other in pairs
         )
-        answer = Reserved(term=self.term, contract=key[0], generation=key[1], paths=paths)
+        answer = Reserved(
+            term=self.term,
+            contract=key[0],
+            generation=key[1],
+            paths=paths,
+            is_sealed=message.is_sealed and not self.is_older,
+        )
         self.segments[key] = Segment(message, answer)
         self._say(structs.replace(answer, round=message.round))

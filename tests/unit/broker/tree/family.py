@@ -172,7 +172,10 @@ class Family:
 
     def _channel(self, number: int, way: tuple[str, str]) -> EventChannel:
         return EventChannel(
-            ChannelId(number), *way, bandwidth_bytes_per_s=self._bandwidths.get(way, 0)
+            ChannelId(number),
+            *way,
+            bandwidth_bytes_per_s=self._bandwidths.get(way, 0),
+            security="none" if way in self._bandwidths else "hop",
         )
 
     # Their life.

@@ -166,7 +166,9 @@ def test_floods_admit_a_channel_between_clouds_by_the_headers_of_its_receivers_a
     family = two_clouds(host=host)
     flood = SetFlooding(request_id=1, name=VOLTAGE, modes=(), every=1)
     assert family.operate("root", flood).refused is None
-    narrow = EventChannel(ChannelId(0), "a/1", BORDER[1], bandwidth_bytes_per_s=60 * 68 + 1_000)
+    narrow = EventChannel(
+        ChannelId(0), "a/1", BORDER[1], bandwidth_bytes_per_s=60 * 68 + 1_000, security="none"
+    )
     refused = family.operate("root", AddChannel(request_id=2, channel=narrow)).refused
     assert (refused is None) == (not missing)
     assert refused is None or missing in refused.reason

@@ -6,6 +6,7 @@ import pytest
 
 from gridstat.broker.tree.tree_operations import body_of
 from gridstat.net.command.segment_messages import Release, Reserve, Reserved
+from gridstat.net.command.tree_messages import BorderSeed, BorderSeedWanted
 from tests.unit.broker.tree.scripted_root import ask, below_scripted_root, hold_up, let_go
 from tests.unit.broker.tree.worlds import deep_tree, inconsistencies, residue
 
@@ -78,3 +79,21 @@ def test_a_release_decides_on_a_reservation_that_waits_for_another_release() -> 
     let_go(world, "c1")
     world.rest()
     assert residue(world) == []
+
+
+def test_a_restarted_owner_learns_again_who_wants_seeds_of_its_channels() -> None:
+    world = deep_tree()
+    accounts = world.brokers["root"].machine.state.channels.accounts.items()
+    number = next(number for number, each in accounts if each.channel.from_router == "c1/r1")
+    world.post("c1", "west", BorderSeedWanted(term=1, channel_id=number, router="c1/r1"))
+    world.post("c3", "mid", BorderSeedWanted(term=1, channel_id=number, router="c3/r1"))
+    world.settle()
+    world.sent.clear()
+    world.kill("root")
+    world.settle()
+    seeds = [(to, each) for _, to, each in world.sent if isinstance(each, BorderSeed)]
+    assert [(to, each.router, each.seed.channel_id) for to, each in seeds] == [
+        ("east", "c3/r1", number),
+        ("mid", "c3/r1", number),
+        ("c3", "c3/r1", number),
+    ]

@@ -31,11 +31,16 @@ from gridstat.net.command.operator_messages import (
     AddChannel,
     AddChild,
     AddRouter,
+    GrantAccess,
+    ListAccess,
     OperatorCommand,
     RemoveChannel,
     RemoveChild,
     RemoveRouter,
+    RevokeAccess,
+    SetAccessMode,
     TreeCommand,
+    WhyAccess,
 )
 from gridstat.net.command.segment_messages import SegmentMessage
 from gridstat.net.command.tree_messages import AskNumbers, JoinTree, TreeJoined, TreeMessage
@@ -52,7 +57,16 @@ OWNER = TreeCapability(name="owner", operator_commands={RemoveChild: print})
 ASKS = frozenset({RemoveChild})
 
 
-OF_CLOUDS_ALONE: set[type[Struct]] = {Account, AddRouter, RemoveRouter}
+OF_CLOUDS_ALONE: set[type[Struct]] = {
+    Account,
+    AddRouter,
+    RemoveRouter,
+    GrantAccess,
+    RevokeAccess,
+    ListAccess,
+    WhyAccess,
+    SetAccessMode,
+}
 OF_SESSIONS: set[type[Struct]] = {JoinTree, TreeJoined}
 
 
@@ -256,6 +270,10 @@ def test_every_command_and_message_of_the_wire_has_a_capability() -> None:
         Account(request_id=7),
         AddRouter(request_id=7, router=Router("c1/e0")),
         RemoveRouter(request_id=7, name="c1/e0"),
+        RevokeAccess(request_id=7, identifier="open"),
+        ListAccess(request_id=7),
+        WhyAccess(request_id=7, is_observed=True),
+        SetAccessMode(request_id=7, is_enforced=True),
     ],
 )
 def test_a_command_to_clouds_alone_is_refused_in_words(command: OperatorCommand) -> None:

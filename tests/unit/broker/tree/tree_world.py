@@ -44,6 +44,7 @@ from tests.unit.broker.stand_ins import EVERY_MODE, PlainVerifier
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from gridstat.model.channel_security import Security
     from gridstat.net.command.machine import Event, Instruction
     from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 
@@ -65,7 +66,8 @@ def variable(name: str, number: int, per_second: int = 50) -> StatusVariable:
 
 def channel(from_router: str, to_router: str, **facts: int) -> EventChannel:
     facts.setdefault("latency_us", 500)
-    return EventChannel(ChannelId(0), from_router, to_router, **facts)
+    security: Security = "none" if "bandwidth_bytes_per_s" in facts else "hop"
+    return EventChannel(ChannelId(0), from_router, to_router, security=security, **facts)
 
 
 def both_ways(one: str, other: str, **facts: int) -> list[EventChannel]:

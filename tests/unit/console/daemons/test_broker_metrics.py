@@ -40,6 +40,14 @@ SURVEY: dict[str, Any] = {
         }
     ],
     "subscriptions": [],
+    "keys": {
+        "sealed_channels": 8,
+        "plain_channels": ["c1/a→c1/b"],
+        "seeds_given": 40,
+        "overdue": ["c1/e0→c1/i0", "c1/i0→c1/e0"],
+        "closed": [],
+    },
+    "access": {"mode": "observe", "rule_count": 3, "refused": 4, "observed": 5},
 }
 NAME = "c1/hill/pmu-1/frequency"
 UPPER, LOWER = (("c1/e0", f"c1/i{number}", "c1/e1") for number in range(2))
@@ -71,6 +79,14 @@ def sample(text: str, name: str, **labels: str) -> float:
         if each.name == name and each.labels == labels
     )
     return float(found)
+
+
+def test_keys_of_channels_are_exported(text: str) -> None:
+    assert sample(text, "gridstat_broker_sealed_channels") == 8
+    assert sample(text, "gridstat_broker_plain_channels") == 1
+    assert sample(text, "gridstat_broker_overdue_seeds") == 2
+    assert sample(text, "gridstat_broker_unsealable_channels") == 0
+    assert sample(text, "gridstat_broker_given_seeds_total") == 40
 
 
 def test_what_the_survey_tells_is_exported(text: str) -> None:
@@ -137,3 +153,10 @@ def test_paths_that_an_end_point_gives_the_same_name_are_one_series() -> None:
     labels = {"subscription": "4", "subscriber": "c1/desk", "variable": NAME}
     name = "gridstat_broker_path_ledger_events_total"
     assert sample(text, name, path=">".join(UPPER), outcome="lost", **labels) == 0
+
+
+def test_a_cloud_that_only_observes_its_rules_is_seen(text: str) -> None:
+    assert sample(text, "gridstat_broker_access_enforced") == 0
+    assert sample(text, "gridstat_broker_access_rules") == 3
+    assert sample(text, "gridstat_broker_access_refused_total") == 4
+    assert sample(text, "gridstat_broker_access_observed_total") == 5

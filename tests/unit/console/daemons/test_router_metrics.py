@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gridstat.console.daemons.router_metrics import OUTCOMES, RouterCollector, RouterFigures
-from gridstat.core.counter_names import CORE_COUNTERS
+from gridstat.core.counter_names import CORE_COUNTERS, SEALED_REASONS
 from gridstat.net.command.order_table import OrderTable
 from gridstat.net.command.router_messages import (
     ChangeTable,
@@ -40,7 +40,8 @@ def text() -> str:
         )
     )
     counters = ReportCounters(
-        router={"in": 30, "dispatched": 20, "duplicate": 10, "kernel_dropped": 2},
+        router={"in": 30, "dispatched": 20, "duplicate": 10, "kernel_dropped": 2}
+        | {"sealed_forged": 17, "channels_without_key": 5, "seeds_overdue": 11},
         channels={7: {"due": 9, "sent": 5, "queue_full": 4, "queued": 1}, 8: {"sent": 99}},
         sources={3: {"lost": 6, "silent_ns": 1_500_000_000}},
     )
@@ -71,6 +72,10 @@ def families(text: str) -> list[Metric]:
         'gridstat_router_events_total{outcome="dispatched"} 20.0',
         'gridstat_router_events_total{outcome="policed_slot"} 0.0',
         "gridstat_router_kernel_dropped_messages_total 2.0",
+        'gridstat_router_rejected_datagrams_total{reason="forged"} 17.0',
+        'gridstat_router_rejected_datagrams_total{reason="replayed"} 0.0',
+        "gridstat_router_keyless_channels 5.0",
+        "gridstat_router_overdue_seeds 11.0",
         'gridstat_router_channel_sent_events_total{channel="7",to="c1/\\"e1\\""} 5.0',
         'gridstat_router_channel_back_pressure{channel="7",to="c1/\\"e1\\""} 1.0',
         'gridstat_router_source_lost_datagrams_total{channel="3",sender="c1/w0"} 6.0',
@@ -94,7 +99,7 @@ def test_channels_that_are_no_longer_in_the_table_are_left_out(text: str) -> Non
 
 def test_the_outcomes_are_all_that_can_become_of_an_event() -> None:
     others = {"in", "flooded", "flood_withheld", "newest_too_large", "datagrams_in", "bytes_in"}
-    assert set(OUTCOMES) == {name for name in CORE_COUNTERS if name} - others
+    assert set(OUTCOMES) == {name for name in CORE_COUNTERS if name} - others - {*SEALED_REASONS}
 
 
 def test_the_rules_of_the_metrics_checker_are_kept(text: str) -> None:

@@ -27,6 +27,13 @@ SURVEY = {
     "transactions": 0,
     "releases": 0,
     "watches": 0,
+    "keys": {
+        "sealed_channels": 8,
+        "plain_channels": ["c1/a→c1/b"],
+        "seeds_given": 40,
+        "overdue": ["c1/e0→c1/i0", "c1/i0→c1/e0"],
+        "closed": [],
+    },
 }
 
 
@@ -48,6 +55,11 @@ def test_the_page_tells_who_has_joined_and_what_is_promised_between_clouds() -> 
         'gridstat_broker_channel_up{channel="c1/b0→c2/b0"} 1.0',
         'gridstat_broker_channel_promised_bytes_per_second{channel="c1/b0→c2/b0"} 1500.0',
         "gridstat_broker_journal_commits_total 7.0",
+        "gridstat_broker_overdue_seeds 2.0",
+        "gridstat_broker_sealed_channels 8.0",
+        "gridstat_broker_plain_channels 1.0",
+        "gridstat_broker_unsealable_channels 0.0",
+        "gridstat_broker_given_seeds_total 40.0",
         'gridstat_broker_refused_sessions_total{reason="x"} 1.0',
     ):
         assert line in told.splitlines()

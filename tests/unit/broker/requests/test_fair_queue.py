@@ -1,0 +1,216 @@
+"""Fair service: end-points in turn, tokens for commands a second, and bounds in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridstat.broker.requests import fair_queue
+from gridstat.broker.requests.command_dispatcher import SERVE_TIMER
+from gridstat.broker.requests.fair_queue import (
+    ALL_BYTES_MAX,
+    IN_A_TURN,
+    UNIT_BYTES,
+    WAITING_BYTES_MAX,
+    WAITING_MAX,
+    FairQueue,
+)
+from gridstat.broker.settings import BrokerSettings, Quotas
+from gridstat.model.errors import QuotaReached
+from gridstat.model.quota import BURST_S, Quota
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.net.command.endpoint_messages import GrantedOutcome, RefusedOutcome
+from gridstat.net.command.router_messages import Forward
+from tests.unit.broker.conversation import Conversation, pair
+from tests.unit.broker.stand_ins import CENTRE, CLOUD, PMU, VOLTAGE, subscribe
+
+EDGE = "c1/e2"
+
+
+def quota_of(per_s: int) -> Quota:
+    return Quota(commands_per_s=per_s)
+
+
+def queue(per_s: int = 0) -> FairQueue:
+    return FairQueue(lambda _: quota_of(per_s))
+
+
+def request(who: str, number: int = 1, size_bytes: int = 0) -> Forward:
+    return Forward(endpoint=who, request_id=number, body=b"b" * size_bytes, signature=b"")
+
+
+def served(found: FairQueue, count: int, now_ns: int = 0) -> list[str]:
+    taken = [found.take(now_ns) for _ in range(count)]
+    return [each[1].endpoint for each in taken if isinstance(each, tuple)]
+
+
+def test_end_points_are_served_in_turn_however_many_requests_one_has() -> None:
+    found = queue()
+    for number in range(500):
+        assert found.put(EDGE, request("storm", number), 0) is None
+    for who in ("a", "b"):
+        assert found.put(EDGE, request(who), 0) is None
+
+    assert {"a", "b"} <= set(served(found, 10))
+    assert found.count == 492
+
+
+def test_the_requests_of_one_end_point_keep_their_order() -> None:
+    found = queue()
+    for number in range(20):
+        found.put(EDGE, request("a", number), 0)
+        found.put(EDGE, request("b", number), 0)
+    taken = [found.take(0) for _ in range(40)]
+    numbers = [
+        each[1].request_id for each in taken if isinstance(each, tuple) and each[1].endpoint == "a"
+    ]
+    assert numbers == list(range(20))
+    assert found.take(0) is None
+    assert found.next_ns(0) is None
+
+
+def test_a_full_queue_refuses_the_longest_lines_and_not_the_others() -> None:
+    found = queue()
+    size_bytes = WAITING_BYTES_MAX // 8
+    storms = [f"storm{number}" for number in range(50)]
+    answers = [
+        found.put(EDGE, request(who, number, size_bytes), 0)
+        for number in range(7)
+        for who in storms
+    ]
+    dropped = found.take_dropped()
+    assert any(answers) or dropped
+    assert found.put(EDGE, request("honest", 1, size_bytes), 0) is None
+
+    for edge, forward, refusal in (*dropped, *found.take_dropped()):
+        assert edge == EDGE
+        assert forward.endpoint in storms
+        assert f"{forward.endpoint} has the most of them" in refusal.args[0]
+        assert f"{ALL_BYTES_MAX} bytes" in refusal.args[0]
+    taken = served(found, found.count)
+    assert "honest" in taken
+    assert set(taken) == {"honest", *storms}, "nobody's line is dropped whole"
+    assert found.count == 0
+    assert found.next_ns(0) is None
+
+
+def test_long_requests_count_as_several() -> None:
+    found = queue()
+    for number in range(100):
+        found.put(EDGE, request("long", number, 8 * UNIT_BYTES), 0)
+        found.put(EDGE, request("short", number), 0)
+    first = served(found, 60)
+    assert first.count("short") > 4 * first.count("long")
+
+
+def test_commands_a_second_are_a_burst_and_then_a_rate() -> None:
+    found = queue(per_s=100)
+    for number in range(300):
+        found.put(EDGE, request("a", number), 0)
+
+    assert len(served(found, 300)) == BURST_S * 100
+    assert found.next_ns(0) == NS_PER_S // 100
+    assert len(served(found, 300, now_ns=NS_PER_S // 2)) == 50
+    assert found.delayed > 0
+
+
+def test_an_end_point_without_tokens_delays_nobody_else() -> None:
+    found = queue(per_s=10)
+    for number in range(25):
+        found.put(EDGE, request("a", number), 0)
+    served(found, 25)
+    found.put(EDGE, request("b"), 0)
+    assert served(found, 5) == ["b"]
+
+
+def test_a_request_that_would_wait_too_long_is_refused_in_words() -> None:
+    found = queue(per_s=10)
+    refusals = [found.put(EDGE, request("a", number), 0) for number in range(90)]
+    refused = [each for each in refusals if each is not None]
+    assert len(refused) == 20, "a burst of 20 and 5 s of waiting fit"
+    assert "10 commands a second" in refused[0].args[0]
+    assert "access rule" in refused[0].hint
+
+
+@pytest.mark.parametrize(("count", "size_bytes"), [(WAITING_MAX, 0), (8, WAITING_BYTES_MAX // 8)])
+def test_waiting_requests_are_bounded(count: int, size_bytes: int) -> None:
+    found = queue()
+    refusals = [found.put(EDGE, request("a", number, size_bytes), 0) for number in range(count + 1)]
+    assert isinstance(refusals[-1], QuotaReached)
+    assert found.put(EDGE, request("b"), 0) is None, "others are not refused"
+
+
+def test_the_requests_of_a_lost_edge_are_dropped() -> None:
+    found = queue()
+    for number in range(5):
+        found.put("c1/e0", request("a", number), 0)
+    found.put(EDGE, request("a", 9), 0)
+    found.put("c1/e0", request("b"), 0)
+    found.forget_edge("c1/e0")
+    assert found.count == 1
+    assert served(found, 5) == ["a"]
+    assert found.next_ns(0) is None
+
+
+def storm(cloud: Conversation, count: int) -> None:
+    cloud.is_serving = False
+    for _ in range(count):
+        cloud.send(PMU, "c1/e0", subscribe(VOLTAGE))
+
+
+def test_a_storm_of_one_end_point_does_not_delay_the_request_of_another() -> None:
+    cloud = pair()
+    cloud.publish(VOLTAGE, "c1/e0")
+    storm(cloud, 400)
+    number = cloud.send(CENTRE, EDGE, subscribe(VOLTAGE))
+    for _ in range(2):  # One turn for each of the two.
+        cloud.fire(SERVE_TIMER)
+
+    assert len(cloud.broker.registry.endpoints[CENTRE].subscriptions) == 1
+    assert cloud.broker.survey()["requests"]["waiting"] > 300, "the storm is still waiting"
+    cloud.settle()
+    (granted,) = cloud.answers[CENTRE, number]
+    assert isinstance(granted, GrantedOutcome)
+
+
+def test_a_turn_serves_few_requests_and_the_rest_is_served_by_the_timer() -> None:
+    cloud = pair()
+    storm(cloud, 100)
+    before = sum(who == PMU for who, _ in cloud.answers)
+    cloud.fire(SERVE_TIMER)
+    assert sum(who == PMU for who, _ in cloud.answers) - before <= IN_A_TURN
+    cloud.advance(NS_PER_S)
+    assert SERVE_TIMER not in cloud.timers
+    assert sum(who == PMU for who, _ in cloud.answers) >= 100
+
+
+def test_too_many_commands_a_second_are_refused_and_noted_once_a_second() -> None:
+    settings = BrokerSettings(CLOUD, quotas=Quotas(commands_per_s=10))
+    cloud = pair(settings=settings)
+    cloud.publish(VOLTAGE, "c1/e0")
+    storm(cloud, 200)
+    notes = [note for note in cloud.notes if note.word == "requests_refused"]
+    assert len(notes) == 1
+    assert notes[0].is_warning
+    assert cloud.broker.survey()["requests"]["refused"] > 100
+
+
+def test_requests_that_gave_way_to_others_are_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cloud = pair()
+    monkeypatch.setattr(fair_queue, "ALL_BYTES_MAX", 10_000)
+    storm(cloud, 60)
+    before = cloud.broker.survey()["requests"]
+    cloud.send(CENTRE, EDGE, subscribe(VOLTAGE))
+
+    after = cloud.broker.survey()["requests"]
+    assert after["waiting"] < before["waiting"]
+    assert after["refused"] > before["refused"]
+    refused = [
+        outcome
+        for (who, _), outcomes in cloud.answers.items()
+        for outcome in outcomes
+        if who == PMU and isinstance(outcome, RefusedOutcome) and "most of them" in outcome.reason
+    ]
+    assert len(refused) == after["refused"]
+    assert all(f"{PMU} has the most of them" in each.reason for each in refused)
