@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from gridstat.console.config.cloud_file import Topology
+    from gridstat.model.access_rules import AccessRule
 
 LOOPBACK = "127.0.0.1"
 START_S_MAX = 120.0
@@ -62,9 +63,16 @@ Facts = dict[str, Any]
 class CloudRig:
     """One running cloud; every router is connected and in step when the block begins."""
 
-    def __init__(self, topology: Topology, *, folder: str = "", quotas: str = NO_QUOTAS) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        folder: str = "",
+        quotas: str = NO_QUOTAS,
+        rules: tuple[AccessRule, ...] = (OPEN_RULE,),
+    ) -> None:
         """`quotas` is the section of the broker's file; empty for those of every new cloud."""
-        self._topology = replace(topology, rules=(OPEN_RULE,))
+        self._topology = replace(topology, rules=rules)
         self._quotas = quotas
         self._stack = ExitStack()
         self._parent = folder or None

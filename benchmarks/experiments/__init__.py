@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.experiments.access_rules import ACCESS_RULES
 from benchmarks.experiments.base import BASE
 from benchmarks.experiments.changes import CHANGES
 from benchmarks.experiments.distribution import DISTRIBUTION
@@ -39,6 +40,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         LATENCY_LAW,
         SUBSCRIBE,
         STORM,
+        ACCESS_RULES,
         RECOVERY,
         PIPELINE,
         TREE,

@@ -289,6 +289,15 @@ def test_subscribe_grants_everything_and_ends_with_equal_digests() -> None:
 
 
 @pytest.mark.timeout(240)
+def test_access_rules_sets_a_cloud_with_many_rules_beside_one_with_a_single_rule() -> None:
+    result = _run("access-rules", {"runs": 1, "rules": 50, "subscriptions": 16})
+    figures = result.figures
+    _assert_positive(figures, "subscriptions_per_s", "one_rule_subscriptions_per_s")
+    assert (figures["rules"], figures["subscriptions"], figures["failures"]) == (50, 16, 0)
+    assert [bound.figure for bound in result.bounds] == ["loss", "failures"]
+
+
+@pytest.mark.timeout(240)
 @pytest.mark.feature("S3-77")
 def test_base_sets_a_cloud_beside_raw_hops() -> None:
     result = _run("base", {"runs": 1, "seconds": 0.5})
