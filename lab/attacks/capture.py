@@ -1,9 +1,9 @@
 """Capture of every datagram that passes a namespace, and the search for a counter used twice.
 
 A counter that seals two different datagrams with one key gives both of them away. So no channel may
-send two contents under one epoch and counter, whatever is killed and started again meanwhile. A
-process begins to count at a random number. So a repeated key would hardly show as a repeated counter,
-but it shows as a counter that begins anew while the epoch stays.
+send two contents under one epoch and counter, whatever is killed and started again meanwhile.
+A process begins to count at a random number, so that a repeated key hardly shows as a repeated
+counter. It shows as a counter that begins anew while the epoch stays.
 """
 
 from __future__ import annotations
