@@ -20,7 +20,6 @@ from gridstat.model.access_rules import (
     AccessRules,
     Action,
     Wish,
-    overlap,
     rule_for,
 )
 from gridstat.model.cloud import is_pattern
@@ -179,34 +178,40 @@ class Permissions:
     ) -> None:
         """Check a variable to be published, in place of `before` if there is one."""
         reserved = 0
-        if self._is_metered(who):
+        if self.rules.is_metered(who):
             held = self.reserved.get((who, Action.PUBLISH), 0)
             reserved = held + bytes_per_s(variable) - (bytes_per_s(before) if before else 0)
         self.check(Wish(who, Action.PUBLISH, variable.name, reserved_bytes_per_s=reserved))
 
     def check_delay(self, who: str, variable: StatusVariable) -> None:
         """Check the declared delay of a variable; the default needs no rule of its own."""
+        reason = self.delay_lack(who, variable)
+        if reason:
+            self.refusals += 1
+            raise NotAuthorised(
+                f"rule access: {reason}",
+                hint="an operator of the cloud allows it with delay_ms_max = "
+                f"{variable.delay_ms} in a rule",
+            )
+
+    def delay_lack(self, who: str, variable: StatusVariable) -> str:
+        """Return why the declared delay is refused; empty if it is allowed, or only observed."""
         delay_ms = variable.delay_ms
         if delay_ms <= DELAY_MS_DEFAULT:
-            return
+            return ""
         most_ms = self.delay_ms_max(who, variable.name)
         if delay_ms <= most_ms:
-            return
+            return ""
         wish = Wish(who, Action.PUBLISH, variable.name)
         reason = f"rules let {who} publish {variable.name} up to {most_ms} ms late, not {delay_ms}"
-        hint = f"an operator of the cloud allows it with delay_ms_max = {delay_ms} in a rule"
         if self.is_enforced:
-            self.refusals += 1
-            raise NotAuthorised(f"rule access: {reason}", hint=hint)
+            return reason
         self.observed.note(wish, reason, self._wall_clock_ns(), delay_ms=delay_ms)
+        return ""
 
     def delay_ms_max(self, who: str, name: str) -> int:
         """Return how old an event of a variable may be at its first router."""
-        allowed = [
-            rule.delay_ms_max
-            for rule in self.rules.rules_of(who)
-            if Action.PUBLISH.value in rule.may and overlap(rule.what, name)
-        ]
+        allowed = [rule.delay_ms_max for rule in self.rules.about(who, Action.PUBLISH, name)]
         return max(allowed, default=DELAY_MS_DEFAULT)
 
     def observed_refusals(self) -> list[ObservedRefusal]:
@@ -227,7 +232,7 @@ class Permissions:
         if found.delay_ms:
             return found.delay_ms <= self.delay_ms_max(wish.who, wish.what)
         if is_pattern(wish.what) and wish.action is not Action.FLOOD:
-            return self.rules.may_any(wish.who, wish.action, wish.what)
+            return self.rules.may_any(wish.who, wish.action, wish.what, priority=wish.priority)
         return self.rules.decide(wish).is_allowed
 
     def check_name(self, who: str, name: str, qos: ModalQos) -> None:
@@ -239,7 +244,7 @@ class Permissions:
     ) -> None:
         """Check a contract, in place of one with `held_bytes_per_s` if there is one."""
         reserved = 0
-        if self._is_metered(who):
+        if self.rules.is_metered(who):
             held = self.reserved.get((who, Action.SUBSCRIBE), 0)
             reserved = held - held_bytes_per_s + wished_bytes_per_s(variable, qos)
         self.check(Wish(who, Action.SUBSCRIBE, variable.name, best_priority(qos), reserved))
@@ -268,9 +273,6 @@ class Permissions:
             self.reserved[key] = total
         else:
             self.reserved.pop(key, None)
-
-    def _is_metered(self, who: str) -> bool:
-        return any(rule.reserved_bytes_per_s is not None for rule in self.rules.rules_of(who))
 
 
 def best_priority(qos: ModalQos) -> int:

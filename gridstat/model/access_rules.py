@@ -267,14 +267,36 @@ class AccessRules:
             cloud=self._cloud,
         )
 
-    def may_any(self, who: str, action: Action, pattern: str, *, role: str = "endpoint") -> bool:
-        """Return whether any name that matches a pattern may be allowed."""
-        return any(overlap(rule.what, pattern) for rule in self._own(who, role).of(action))
+    def may_any(
+        self, who: str, action: Action, pattern: str, *, priority: int | None = None
+    ) -> bool:
+        """Return whether any name that matches a pattern may be allowed, at a priority."""
+        return any(
+            priority is None or rule.priority_best <= priority
+            for rule in self._own(who, "endpoint").overlapping(action, pattern)
+        )
+
+    def about(self, who: str, action: Action, name: str) -> list[AccessRule]:
+        """Return the rules that let an end-point do something with a name, within their bounds."""
+        return self._own(who, "endpoint").matching(action, name)
+
+    def is_about(self, rule: AccessRule, wish: Wish) -> bool:
+        """Return whether a rule, in force or not, allows a wish but for its bounds."""
+        return (
+            wish.action.value in rule.may
+            and overlap(rule.what, wish.what)
+            and overlap(rule.who, wish.who or ANYONE)
+            and rule.covers_cloud(wish.who.partition("/")[0], self._cloud)
+        )
+
+    def is_metered(self, who: str) -> bool:
+        """Return whether a rule bounds the bytes/s that an end-point reserves."""
+        return self._own(who, "endpoint").is_metered
 
     def allowed_within(self, who: str, action: Action, pattern: str) -> list[str]:
         """Return the patterns of what rules allow of a pattern, without regard to bounds."""
         found: set[str] = set()
-        for rule in self._own(who, "endpoint").of(action):
+        for rule in self._own(who, "endpoint").overlapping(action, pattern):
             if (common := common_pattern(rule.what, pattern)) == pattern:
                 return [pattern]
             if common:
@@ -497,18 +519,27 @@ class _OwnRules:
 
     def __init__(self, rules: list[AccessRule]) -> None:
         self.rules = tuple(rules)
+        self.is_metered = any(rule.reserved_bytes_per_s is not None for rule in rules)
         self._trees: dict[Action, _PatternTree] = {}
 
     def of(self, action: Action) -> list[AccessRule]:
         return [rule for rule in self.rules if action.value in rule.may]
 
     def matching(self, action: Action, name: str) -> list[AccessRule]:
+        """Return the rules that are about a name, or about a whole pattern."""
+        return self._tree(action).matching(name)
+
+    def overlapping(self, action: Action, pattern: str) -> Iterator[AccessRule]:
+        """Yield the rules that are about something of a pattern."""
+        return self._tree(action).overlapping(pattern)
+
+    def _tree(self, action: Action) -> _PatternTree:
         tree = self._trees.get(action)
         if tree is None:
             tree = self._trees[action] = _PatternTree()
             for rule in self.of(action):
                 tree.add(rule.what, rule)
-        return tree.matching(name)
+        return tree
 
 
 class _Node:
@@ -549,6 +580,10 @@ class _PatternTree:
         _collect(self._root, name.split("/"), 0, found)
         return found
 
+    def overlapping(self, pattern: str) -> Iterator[AccessRule]:
+        """Yield the rules whose pattern has a name in common with a pattern."""
+        yield from _overlapping(self._root, pattern.split("/"), 0)
+
 
 def _collect(node: _Node, parts: list[str], at: int, found: list[AccessRule]) -> None:
     if at == len(parts):
@@ -562,3 +597,28 @@ def _collect(node: _Node, parts: list[str], at: int, found: list[AccessRule]) ->
     for part in ("*", parts[at]):
         if (child := below.get(part)) is not None:
             _collect(child, parts, at + 1, found)
+
+
+def _overlapping(node: _Node, parts: list[str], at: int) -> Iterator[AccessRule]:
+    """Yield the rules below a node that overlap with the rest of a pattern."""
+    if at == len(parts):
+        yield from node.rules.values()
+        return
+    below = node.below
+    if parts[at] == "**":
+        for child in below.values():
+            yield from _all_below(child)
+        return
+    for part in below if parts[at] == "*" else ("**", "*", parts[at]):
+        if (found := below.get(part)) is None:
+            continue
+        if part == "**":
+            yield from found.rules.values()
+        else:
+            yield from _overlapping(found, parts, at + 1)
+
+
+def _all_below(node: _Node) -> Iterator[AccessRule]:
+    yield from node.rules.values()
+    for child in node.below.values():
+        yield from _all_below(child)
