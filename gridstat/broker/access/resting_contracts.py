@@ -200,7 +200,8 @@ class RestingContracts:
                 left.append(MatchingLeft(pattern_id=pattern_id))
                 self._watches.watch(pattern_id)
         if left:
-            self._context.commit(left, self._matching.begin_again, self._matching.begin_later)
+            self._context.commit(left, self._matching.go_on, self._matching.begin_later)
+            self._matching.begin_again()  # At once: a slice under way would take it for finished.
         self._watches.offer_again()
 
     def _whole(self, names: Iterable[str]) -> Iterator[tuple[JudgedPart, str, int | str]]:

@@ -73,10 +73,14 @@ class PatternMatching:
         if self._context.registry.matching_left and not self._is_writing:
             self._context.set_timer(MATCH_TIMER, 0)
 
-    def begin_again(self, _: Applied) -> None:
+    def begin_again(self) -> None:
         """Match from the beginning what is left: a rule may now allow what was passed over."""
         self._lines.clear()
         self._waiting.clear()
+        self.schedule()
+
+    def go_on(self, _: Applied) -> None:
+        """Match what is left, once it is durable."""
         self.schedule()
 
     def begin_later(self, _: str) -> None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from gridstat.broker.access.leaf_access import SWEEP_TIMER
+from gridstat.broker.requests.pattern_matching import MATCH_TIMER
 from gridstat.broker.settings import AccessSettings, BrokerSettings
 from gridstat.model.access_rules import AccessRule, Wish
 from gridstat.model.qos import ModalQos, QosRequest
@@ -139,6 +140,24 @@ def test_a_new_rule_gives_a_pattern_what_was_withheld() -> None:
     cloud.settle()
     names = {found.record.name for found in cloud.broker.registry.subscriptions.values()}
     assert names == {VOLTAGE, HIDDEN}
+
+
+def test_a_new_rule_gives_all_of_a_pattern_that_is_being_matched() -> None:
+    cloud = ruled(PUBLISHING, AccessRule("one", CENTRE, ("subscribe",), f"{PMU}/v11"))
+    for number in range(12):
+        cloud.publish(f"{PMU}/v{number:02}", "c1/e0", period=Period(1, 1))
+    cloud.send(CENTRE, "c1/e2", subscribe("c1/north/**"))
+    cloud.fire(MATCH_TIMER)
+    assert MATCH_TIMER in cloud.timers, "one slice is left"
+    cloud.is_journal_held = True
+    everything = GrantAccess(request_id=7, rule=replace(READING, identifier="all"))
+    cloud.tell(Received("operator/c1/alice", everything))
+    cloud.write(len(cloud.held_persists))
+    cloud.fire(MATCH_TIMER)  # Before it is durable that the pattern is matched again.
+    cloud.is_journal_held = False
+    cloud.write()
+    cloud.advance(10**9)
+    assert len(cloud.broker.registry.subscriptions) == 12
 
 
 def test_the_best_priorities_need_a_rule_that_says_so() -> None:
