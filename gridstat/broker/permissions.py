@@ -249,10 +249,20 @@ class Permissions:
             reserved = held - held_bytes_per_s + wished_bytes_per_s(variable, qos)
         self.check(Wish(who, Action.SUBSCRIBE, variable.name, best_priority(qos), reserved))
 
-    def check_pattern(self, who: str, action: Action, pattern: str) -> None:
-        """Check that something which matches a pattern may be allowed."""
-        if not self.rules.may_any(who, action, pattern):
-            self.check(Wish(who, action, pattern))
+    def check_pattern(
+        self, who: str, action: Action, pattern: str, priority: int | None = None
+    ) -> None:
+        """Check that something which matches a pattern may be allowed, at a priority."""
+        if not self.rules.may_any(who, action, pattern, priority=priority):
+            self.check(Wish(who, action, pattern, priority))
+
+    def is_named(self, who: str, action: Action, name: str) -> bool:
+        """Return whether a rule lets an end-point do something with a name, whatever its bounds.
+
+        Who may have nothing of a name is not told whether it exists; else a refusal may say so. A
+        cloud that observes hides nothing.
+        """
+        return not self.is_enforced or bool(self.rules.about(who, action, name))
 
     def patterns_within(self, who: str, action: Action, pattern: str) -> list[str]:
         """Return the patterns of the names within a pattern that are allowed, or only observed."""

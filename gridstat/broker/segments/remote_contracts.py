@@ -214,8 +214,13 @@ class RemoteContracts:
             self._context.commit(requested[:quota_left], _ignore_applied, self._retry_later)
 
     def _may_have(self, held: PatternHeld, name: str) -> bool:
+        permissions = self._context.permissions
         wish = Wish(held.subscriber, Action.SUBSCRIBE, name, best_priority(held.qos))
-        return self._context.permissions.allows(wish)
+        is_allowed = permissions.allows(wish)
+        if not is_allowed and permissions.is_named(wish.who, wish.action, name):
+            reason = f"{name} was not caught: {permissions.rules.decide(wish).reason}"
+            self._context.note("pattern_refused", pattern_id=held.pattern_id, reason=reason)
+        return is_allowed
 
     # Start without the parent that the cloud had.
 

@@ -132,6 +132,28 @@ def test_a_pattern_that_can_match_nothing_allowed_is_refused() -> None:
     assert 'what = "c1/south/**"' in found.hint
 
 
+def test_a_pattern_at_a_priority_that_no_rule_allows_is_refused() -> None:
+    cloud = with_hidden(READING)
+    urgent = QosRequest(priority=1)
+    found = not_allowed(cloud.ask(CENTRE, "c1/e2", subscribe("c1/north/**", urgent)))
+    assert "priority 3 or below, not at 1" in found.reason
+    not_allowed(cloud.ask(CENTRE, "c1/e2", subscribe("c1/**", urgent)))
+    assert cloud.broker.registry.patterns == {}
+
+
+def test_what_a_pattern_does_not_catch_for_a_bound_is_said() -> None:
+    cloud = with_hidden(replace(READING, reserved_bytes_per_s=6_000))
+    cloud.publish(f"{PMU}/current", "c1/e0")
+    taken = cloud.subscribe(CENTRE, "c1/e2", "c1/**")
+    (told,) = taken.degraded
+    assert told.startswith(f"{VOLTAGE} was not caught: rule access: rule desks lets ")
+    assert told.endswith("(1015)")
+    cloud.publish(f"{PMU}/later", "c1/e0")
+    reasons = [dict(each.facts)["reason"] for each in cloud.notes if each.word == "pattern_refused"]
+    assert f"{PMU}/later was not caught" in str(reasons[-1])
+    assert HIDDEN not in str((taken.degraded, reasons)), "no rule names it"
+
+
 def test_a_new_rule_gives_a_pattern_what_was_withheld() -> None:
     cloud = with_hidden(READING)
     cloud.subscribe(CENTRE, "c1/e2", "c1/**")
