@@ -36,6 +36,8 @@ RULES_MAX: Final = 100_000
 IDENTIFIER_CHARS_MAX: Final = 100
 RESERVED_MAX: Final = 10**12
 COUNT_MAX: Final = 10**7
+SESSIONS_MAX: Final = 2
+"""Edge routers to which an end-point attaches at a time."""
 DELAY_MS_DEFAULT: Final = 100
 DELAY_MS_MAX: Final = 10_000
 UNKNOWN: Final = ""
@@ -59,7 +61,7 @@ class Action(Enum):
 
 ACTIONS: Final = tuple(action.value for action in Action)
 ROLES: Final = ("endpoint", "any")
-"""Roles that a rule may name; operators, routers and brokers have their rights by their role."""
+"""Roles that rules in journals may name; all mean the same, and a new rule names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,26 @@ class AccessRule:
     def covers_cloud(self, cloud: str, home: str) -> bool:
         """Return whether the rule is for end-points of a cloud, as a rule of cloud `home`."""
         return cloud == home or self.is_exported or self.who.partition("/")[0] == cloud
+
+
+def without_effect(rule: AccessRule) -> str:
+    """Return what of a rule has no effect, and what to write; empty if all of it has.
+
+    Journals and files of earlier releases may have such rules, and are read; none is granted.
+    """
+    if Action.FLOOD.value in rule.may and rule.what != ANYTHING:
+        return (
+            f"access rule {rule.identifier}: flood of {rule.what} allows nothing, since all that "
+            'floods reaches whoever listens: write a rule of its own with what = "**"'
+        )
+    if rule.role != ROLES[0]:
+        return f"access rule {rule.identifier}: role means nothing; leave it out"
+    if (rule.sessions or 0) > SESSIONS_MAX:
+        return (
+            f"access rule {rule.identifier}: sessions is at most {SESSIONS_MAX}, the edge "
+            "routers to which an end-point attaches"
+        )
+    return ""
 
 
 def _check_identifier(identifier: str) -> None:

@@ -24,10 +24,12 @@ from gridstat.broker.access.access_operations import (
 )
 from gridstat.broker.access.resting_contracts import RestingContracts
 from gridstat.broker.leaf_capability import LeafCapability
+from gridstat.broker.permissions import bytes_per_s
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.requests.outcomes import refused
 from gridstat.model.access_rules import (
     ACTIONS,
+    ANYTHING,
     RULES_MAX,
     AccessRule,
     Action,
@@ -37,6 +39,7 @@ from gridstat.model.access_rules import (
     rule_for,
     settings_of,
     toml_of,
+    without_effect,
 )
 from gridstat.model.cloud import check_stored_pattern
 from gridstat.model.errors import (
@@ -79,6 +82,7 @@ BOUNDS_NOTE: Final = (
     "reserved_bytes_per_s and delay_ms_max bound new requests and changes; what was granted or "
     "published before keeps what it has until it ends or is changed"
 )
+RESERVING: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
 MODES: Final = {True: "enforce", False: "observe"}
 
 
@@ -141,6 +145,12 @@ class LeafAccess:
         self._sweep()
 
     def _warn(self) -> None:
+        self._warn_of_mode()
+        idle = [text for rule in self._permissions.rules if (text := without_effect(rule))]
+        if idle:
+            self._context.warn("access_rules_without_effect", count=len(idle), first=idle[0])
+
+    def _warn_of_mode(self) -> None:
         count = len(self._permissions.rules)
         if not self._permissions.is_enforced:
             self._context.warn(
@@ -162,6 +172,8 @@ class LeafAccess:
         if rules.get(rule.identifier) == rule:
             self._answer(peer, command.request_id, {"rule": settings_of(rule), "ended": 0})
             return
+        if idle := without_effect(rule):
+            raise LayoutError(idle)
         if rules.get(rule.identifier) is None and len(rules) >= RULES_MAX:
             raise QuotaReached(
                 f"the cloud has {len(rules)} access rules already",
@@ -240,6 +252,8 @@ class LeafAccess:
         taken: AccessRule | None,
         _: Applied,
     ) -> None:
+        if given is None and taken is None:
+            self._warn_of_mode()
         self._ended(found)
         self._go_on(sweep)
         if given is not None or taken is None:
@@ -372,7 +386,7 @@ class LeafAccess:
                 "hint": "",
                 "needed": "",
             }
-        wish = Wish(command.who, Action(command.action), command.what, command.priority or None)
+        wish = self._wish_of(command)
         decision = self._permissions.rules.decide(wish)
         rule = decision.rule
         return facts | {
@@ -381,7 +395,35 @@ class LeafAccess:
             "reason": decision.reason,
             "hint": decision.hint,
             "needed": "" if decision.is_allowed else toml_of(rule_for(wish)),
+            "bound": "" if rule is None else self._bound(wish, rule),
         }
+
+    def _wish_of(self, command: WhyAccess) -> Wish:
+        """Return the wish that the broker would decide: a flood reaches listeners of everything,
+        and a contract at the full rate counts to what is reserved."""
+        action, who = Action(command.action), command.who
+        what = ANYTHING if action is Action.FLOOD else command.what
+        registry = self._context.registry
+        reserved = self._permissions.reserved.get((who, action), 0)
+        found = registry.publications.get(what)
+        endpoint = registry.endpoints.get(who)
+        if found is not None and action is Action.SUBSCRIBE:
+            own = () if endpoint is None else endpoint.subscriptions
+            if not found.subscriptions.intersection(own):
+                reserved += bytes_per_s(found.variable)
+        return Wish(who, action, what, command.priority or None, reserved)
+
+    def _bound(self, wish: Wish, rule: AccessRule) -> str:
+        """Return how far an allowed wish may go by a rule, for people."""
+        if wish.action is Action.FLOOD and wish.what == ANYTHING:
+            return "all that floods at its edge routers is meant: single variables cannot be chosen"
+        if rule.reserved_bytes_per_s is None or wish.action not in RESERVING:
+            return ""
+        held = self._permissions.reserved.get((wish.who, wish.action), 0)
+        return (
+            f"up to {rule.reserved_bytes_per_s} bytes/s in all, of which {wish.who} has reserved "
+            f"{held}"
+        )
 
     def _survey(self) -> Facts:
         permissions = self._permissions

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
+from gridstat.broker.access.access_operations import AccessGranted
 from gridstat.broker.access.leaf_access import SWEEP_TIMER
+from gridstat.broker.records.operations import encode
 from gridstat.broker.requests.pattern_matching import MATCH_TIMER
 from gridstat.broker.settings import AccessSettings, BrokerSettings
 from gridstat.model.access_rules import AccessRule, Wish
@@ -445,6 +448,62 @@ def test_why_names_the_rule_or_what_to_write() -> None:
         WhyAccess(request_id=0, who=CENTRE, action="find", what=VOLTAGE, role="any"),
     ):
         assert operate(cloud, wrong).refused is not None
+
+
+def why(cloud: Conversation, action: str, what: str) -> dict[str, Any]:
+    return facts(cloud, WhyAccess(request_id=0, who=CENTRE, action=action, what=what))
+
+
+def test_why_knows_that_floods_are_listened_to_as_a_whole() -> None:
+    some = published(AccessRule("some", CENTRE, ("flood",), "c1/**"))
+    assert not why(some, "flood", VOLTAGE)["is_allowed"]
+    found = why(published(LISTENING), "flood", VOLTAGE)
+    assert found["is_allowed"]
+    assert "all that floods" in found["bound"]
+
+
+def test_why_counts_reserved_bytes_as_the_broker_does() -> None:
+    cloud = published(replace(READING, reserved_bytes_per_s=10))
+    not_allowed(cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE)))
+    found = why(cloud, "subscribe", VOLTAGE)
+    assert not found["is_allowed"]
+    assert "reserve 10 bytes/s to subscribe" in found["reason"]
+    grant(cloud, replace(READING, reserved_bytes_per_s=6_000))
+    cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    found = why(cloud, "subscribe", VOLTAGE)
+    assert found["is_allowed"], "it has it already"
+    assert found["bound"].startswith("up to 6000 bytes/s in all, of which")
+
+
+@pytest.mark.parametrize(
+    ("rule", "word"),
+    [
+        (AccessRule("some", CENTRE, ("flood",), "c1/**"), 'what = "**"'),
+        (replace(READING, role="any"), "role"),
+        (replace(READING, sessions=3), "sessions is at most 2"),
+    ],
+)
+def test_a_rule_that_would_do_nothing_is_not_granted_but_read_from_a_journal(
+    rule: AccessRule, word: str
+) -> None:
+    cloud = ruled(PUBLISHING)
+    answer = operate(cloud, GrantAccess(request_id=0, rule=rule))
+    assert answer.refused is not None
+    assert word in answer.refused.reason
+    cloud.journal.append(encode(AccessGranted(rule=rule)))
+    cloud.kill_broker()
+    cloud.start()
+    assert cloud.broker.permissions.rules.get(rule.identifier) == rule
+    (warned,) = [each for each in cloud.notes if each.word == "access_rules_without_effect"]
+    assert word in str(dict(warned.facts)["first"])
+
+
+def test_observing_from_now_on_is_logged_as_a_warning() -> None:
+    cloud = ruled(PUBLISHING, is_enforced=None)
+    assert [each for each in cloud.notes if each.word == "access_not_enforced"] == []
+    operate(cloud, SetAccessMode(request_id=0, is_enforced=False))
+    (warned,) = [each for each in cloud.notes if each.word == "access_not_enforced"]
+    assert warned.is_warning
 
 
 def test_an_unknown_rule_cannot_be_revoked() -> None:
