@@ -63,6 +63,7 @@ from gridstat.net.command.operator_messages import (
 if TYPE_CHECKING:
     from gridstat.broker.access.resting_contracts import (
         Ended,
+        EndedGrants,
         ListenerEnds,
         RuleSweep,
         WatchedNames,
@@ -96,6 +97,7 @@ class LeafAccess:
         matching: PatternMatching,
         watches: WatchedNames,
         listeners: ListenerEnds,
+        grants: EndedGrants,
     ) -> None:
         self._context = context
         self._notices = notices
@@ -107,7 +109,7 @@ class LeafAccess:
         self._sweeps: deque[RuleSweep] = deque()
         """What changes of rules leave to be judged, the oldest first."""
         self._is_writing = False
-        self._resting = RestingContracts(context, matching, watches, listeners)
+        self._resting = RestingContracts(context, matching, watches, listeners, grants)
 
     def capability(self) -> LeafCapability:
         return LeafCapability(

@@ -27,7 +27,7 @@ from gridstat.model.errors import NotAuthorised
 from gridstat.net.command.endpoint_messages import Unpublished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
@@ -45,6 +45,8 @@ class WatchedNames(Protocol):
 
     def withdraw(self, contract: str, generation: int, reason: str) -> None: ...
 
+    def explain_ends(self, reasons: Mapping[int, str]) -> None: ...
+
 
 class ListenerEnds(Protocol):
     """End-points that listen to all floods (`floods`)."""
@@ -52,6 +54,12 @@ class ListenerEnds(Protocol):
     def listening(self) -> list[str]: ...
 
     def ends_of(self, endpoint: str) -> list[Operation]: ...
+
+
+class EndedGrants(Protocol):
+    """Grants that are not answered yet (`requests/pending_grants.py`)."""
+
+    def note_ended(self, reasons: Mapping[int, str]) -> None: ...
 
 
 @dataclass(slots=True)
@@ -120,8 +128,10 @@ class RestingContracts:
         matching: PatternMatching,
         watches: WatchedNames,
         listeners: ListenerEnds,
+        grants: EndedGrants,
     ) -> None:
         self._context = context
+        self._grants = grants
         self._matching = matching
         self._watches = watches
         self._listeners = listeners
@@ -180,6 +190,14 @@ class RestingContracts:
                         self._end_segment(record, sweep, found)
                 case _:
                     assert_never(part)
+        reasons = {
+            notice.subscription_id: notice.reason
+            for _, notice in found.notices
+            if notice.subscription_id
+        }
+        if reasons:
+            self._grants.note_ended(reasons)
+            self._watches.explain_ends(reasons)
         return found
 
     def report(self, found: Ended) -> None:

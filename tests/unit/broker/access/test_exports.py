@@ -109,6 +109,22 @@ def test_a_priority_needs_the_exports_consent(family: Family) -> None:
     assert "priority 3 or below, not at 1" in found.reason
 
 
+def test_a_contract_that_ends_before_other_clouds_answer_is_refused_by_the_rule(
+    family: Family,
+) -> None:
+    family.separate("b")
+    leaf = family.leaves["b"]
+    number = leaf.send(READER, "b/1", subscribe(VOLTAGE))
+    leaf.settle()
+    assert (READER, number) not in leaf.answers
+    family.ask("b", RevokeAccess(request_id=1, identifier="readers"))
+    leaf.settle()
+    family.heal()
+    family.settle()
+    found = not_allowed(leaf.answers[READER, number])
+    assert "rule readers was revoked" in found.reason
+
+
 def test_a_closer_bound_does_not_keep_a_contract_from_other_paths_after_a_failure() -> None:
     family = two_clouds(EXPORT, channels=2)
     assert isinstance(ask(family, READER, VOLTAGE)[0], GrantedOutcome)

@@ -156,6 +156,23 @@ def test_a_failed_write_of_a_turn_is_done_again() -> None:
     assert held(cloud) == []
 
 
+def test_a_contract_that_ends_before_it_is_answered_is_refused_by_the_rule() -> None:
+    cloud = ruled(PUBLISHING, READING)
+    cloud.publish(VOLTAGE, "c1/e0")
+    for router in cloud.routers.values():
+        router.is_silent = True
+    number = cloud.send(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    cloud.settle()
+    assert (CENTRE, number) not in cloud.answers
+    revoke(cloud, "desks")
+    for router in cloud.routers.values():
+        router.is_silent = False
+        cloud.confirm(router.name)
+    cloud.advance(10**10)
+    found = not_allowed(cloud.answers[CENTRE, number])
+    assert "rule desks was revoked" in found.reason
+
+
 def many_contracts(*rules: AccessRule, count: int) -> Conversation:
     """Few contracts are judged in one turn."""
     cloud = ruled(PUBLISHING, *rules, revoke_at_once=5)
