@@ -27,7 +27,7 @@ from gridstat.model.errors import NotAuthorised
 from gridstat.model.stamp_law import DELAY_MS_DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gridstat.broker.records.registry import Subscription
     from gridstat.model.access_rules import AccessRule
@@ -264,11 +264,18 @@ class Permissions:
         """
         return not self.is_enforced or bool(self.rules.about(who, action, name))
 
-    def patterns_within(self, who: str, action: Action, pattern: str) -> list[str]:
-        """Return the patterns of the names within a pattern that are allowed, or only observed."""
+    def patterns_within(
+        self, who: str, action: Action, pattern: str, *, names: int
+    ) -> Sequence[str]:
+        """Return the patterns of the names within a pattern that are allowed, or only observed.
+
+        If rules allow more patterns than there are names, it is the pattern itself: to look at each
+        name is then cheaper.
+        """
         if not self.is_enforced:
-            return [pattern]
-        return self.rules.allowed_within(who, action, pattern)
+            return (pattern,)
+        found = self.rules.allowed_within(who, action, pattern)
+        return found if len(found) <= max(1, names) else (pattern,)
 
     def check_everything(self, who: str, action: Action) -> None:
         """Check an action that reaches all variables at once."""

@@ -29,7 +29,7 @@ from gridstat.model.errors import LayoutError
 from gridstat.model.qos import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 RULES_MAX: Final = 100_000
 """Rules of one cloud."""
@@ -46,6 +46,8 @@ ANYONE: Final = "**"
 _DIGEST_CHARS: Final = 8
 """Letters at the end of a suggested rule's name that stand for what it is about."""
 ANYTHING: Final = "**"
+_WITHIN_MAX: Final = 8
+"""Patterns asked for whose parts that rules allow are kept, of each set of rules."""
 _INDEXES_MAX: Final = 10_000
 """End-points whose rules are remembered; all are forgotten beyond that number."""
 
@@ -315,19 +317,13 @@ class AccessRules:
         """Return whether a rule bounds the bytes/s that an end-point reserves."""
         return self._own(who, "endpoint").is_metered
 
-    def allowed_within(self, who: str, action: Action, pattern: str) -> list[str]:
+    def allowed_within(self, who: str, action: Action, pattern: str) -> Sequence[str]:
         """Return the patterns of what rules allow of a pattern, without regard to bounds."""
-        found: set[str] = set()
-        for rule in self._own(who, "endpoint").overlapping(action, pattern):
-            if (common := common_pattern(rule.what, pattern)) == pattern:
-                return [pattern]
-            if common:
-                found.add(common)
-        return sorted(found)
+        return self._own(who, "endpoint").within(action, pattern)
 
     def may_all(self, who: str, action: Action, *, role: str = "endpoint") -> AccessRule | None:
         """Return the rule that allows an action on everything, of all clouds."""
-        return next((rule for rule in self._own(who, role).of(action) if rule.what == "**"), None)
+        return next(iter(self._own(who, role).matching(action, ANYTHING)), None)
 
     def rules_of(self, who: str, *, role: str = "endpoint") -> tuple[AccessRule, ...]:
         """Return all rules for an end-point, ordered by identifier."""
@@ -543,9 +539,7 @@ class _OwnRules:
         self.rules = tuple(rules)
         self.is_metered = any(rule.reserved_bytes_per_s is not None for rule in rules)
         self._trees: dict[Action, _PatternTree] = {}
-
-    def of(self, action: Action) -> list[AccessRule]:
-        return [rule for rule in self.rules if action.value in rule.may]
+        self._within: dict[tuple[Action, str], Sequence[str]] = {}
 
     def matching(self, action: Action, name: str) -> list[AccessRule]:
         """Return the rules that are about a name, or about a whole pattern."""
@@ -555,12 +549,26 @@ class _OwnRules:
         """Yield the rules that are about something of a pattern."""
         return self._tree(action).overlapping(pattern)
 
+    def within(self, action: Action, pattern: str) -> Sequence[str]:
+        """Return the patterns of what the rules allow of a pattern; the last asked are kept."""
+        found = self._within.pop((action, pattern), None)
+        if found is None:
+            some = {
+                common_pattern(each.what, pattern) for each in self.overlapping(action, pattern)
+            }
+            found = (pattern,) if pattern in some else tuple(sorted(some))
+        while len(self._within) >= _WITHIN_MAX:
+            del self._within[next(iter(self._within))]
+        self._within[action, pattern] = found
+        return found
+
     def _tree(self, action: Action) -> _PatternTree:
         tree = self._trees.get(action)
         if tree is None:
             tree = self._trees[action] = _PatternTree()
-            for rule in self.of(action):
-                tree.add(rule.what, rule)
+            for rule in self.rules:
+                if action.value in rule.may:
+                    tree.add(rule.what, rule)
         return tree
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gridstat.broker.access.access_operations import AccessGranted
 from gridstat.broker.access.leaf_access import SWEEP_TIMER
 from gridstat.broker.records.operations import encode
+from gridstat.broker.requests.identity_quotas import IdentityQuotas
 from gridstat.broker.requests.pattern_matching import MATCH_TIMER
 from gridstat.broker.settings import AccessSettings, BrokerSettings
-from gridstat.model.access_rules import AccessRule, Wish
+from gridstat.model.access_rules import AccessRule, Action, Wish
 from gridstat.model.qos import ModalQos, QosRequest
+from gridstat.model.quota import Quota
 from gridstat.model.rate_law import Period
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
@@ -57,6 +59,9 @@ from tests.unit.broker.stand_ins import (
     subscribe,
     variable,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HIDDEN = "c1/south/pmu/voltage"
 SOUTH = "c1/south/pmu"
@@ -579,6 +584,45 @@ def test_to_find_looks_only_at_names_that_a_rule_allows(monkeypatch: pytest.Monk
     (found,) = cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**", after=names[0], limit=1))
     assert isinstance(found, FoundOutcome)
     assert ([each.name for each in found.variables], found.is_complete) == ([VOLTAGE], False)
+
+
+class Unwalked(tuple[AccessRule, ...]):
+    """Rules of an end-point, of which nobody looks at each."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[AccessRule]:
+        raise AssertionError("all rules of an end-point were looked at")
+
+
+def test_a_request_does_not_look_at_all_rules_of_its_end_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cloud = published(READING, *(replace(READING, identifier=f"r{at}") for at in range(20)))
+    cloud.publish(f"{PMU}/late", "c1/e0")
+    cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**"))  # The rules are indexed from now on.
+    rules = cloud.broker.permissions.rules
+    monkeypatch.setattr(rules._own(CENTRE, "endpoint"), "rules", Unwalked())
+    monkeypatch.setattr(cloud.broker.permissions.rules, "rules_of", lambda _: Unwalked())
+    monkeypatch.setattr(IdentityQuotas, "ruled", lambda *_: Quota())
+    cloud.subscribe(CENTRE, "c1/e2", f"{PMU}/late")
+    cloud.subscribe(CENTRE, "c1/e2", "c1/**")
+    (found,) = cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**"))
+    assert isinstance(found, FoundOutcome)
+    assert len(found.variables) == 2
+
+
+def test_to_find_looks_at_no_more_patterns_than_there_are_names() -> None:
+    many = [replace(READING, identifier=f"r{at}", what=f"{PMU}/v{at}") for at in range(20)]
+    cloud = published(*many)
+    permissions = cloud.broker.permissions
+    assert permissions.patterns_within(CENTRE, Action.FIND, "c1/**", names=5) == ("c1/**",)
+    assert len(permissions.patterns_within(CENTRE, Action.FIND, "c1/**", names=20)) == 20
+    cloud.publish(f"{PMU}/v7", "c1/e0")
+    (found,) = cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**"))
+    assert isinstance(found, FoundOutcome)
+    assert [each.name for each in found.variables] == [f"{PMU}/v7"]
 
 
 def test_what_a_new_rule_allows_is_listed_as_observed_no_more() -> None:
