@@ -213,7 +213,12 @@ class LeafBroker:
         context = self._context
         floods = LeafFloods(context, self._tree.session, self._requests)
         self._access = LeafAccess(
-            context, notices, self._subscriptions.matching, self._tree, floods.listeners
+            context,
+            notices,
+            self._subscriptions.matching,
+            self._tree,
+            floods.listeners,
+            self._grants,
         )
         self.access = self._access.records
         self.permissions = context.permissions

@@ -85,6 +85,8 @@ class BrokerSettings:
     """Subscriptions of one request; those beyond are refused, since one turn decides them all."""
     end_at_once: int = 64
     """Contracts and variables that are ended in one turn, for the same reason."""
+    revoke_at_once: int = 512
+    """Contracts that are judged in one turn after a change of access rules."""
     ask_within_ns: int = 8 * NS_PER_S
     """Time that other clouds have to answer; end-points wait a little longer."""
     release_after_ns: int = 100 * NS_PER_MS

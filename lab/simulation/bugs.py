@@ -284,8 +284,8 @@ def _follow_nobody(_: Function) -> Function:
 
 
 def _end_nothing(right: Function) -> Function:
-    def find(self: Any, rule: Any) -> Any:
-        found = right(self, rule)
+    def find(self: Any, sweep: Any) -> Any:
+        found = right(self, sweep)
         return type(found)()
 
     return find

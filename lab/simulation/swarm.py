@@ -162,6 +162,7 @@ def draw(seed: int) -> Swarm:
             replan_at_once=random.choice((2, 64)),
             publish_at_once=at_once_of(seed),
             end_at_once=at_once_of(seed),
+            revoke_at_once=at_once_of(seed),
             modes_defined=MODES_DEFINED,
             keys=SIMULATED_KEYS,
             quotas=draw_quotas(seed),

@@ -17,7 +17,7 @@ from gridstat.broker.records.parent_state import ParentState
 from gridstat.model.channel_security import HOP, NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from gridstat.broker.records.operation import Applied, Step
     from gridstat.broker.records.operations import PatternHeld, RouterReported, Subscribed
@@ -321,7 +321,7 @@ class Registry:
             for variable_id in self.name_tree.matching(pattern, after=after)
         )
 
-    def matching_any(self, patterns: list[str], *, after: str = "") -> Iterator[Publication]:
+    def matching_any(self, patterns: Sequence[str], *, after: str = "") -> Iterator[Publication]:
         """Return the publications that match one pattern or more, each once, in name order."""
         last = None
         found = (self.matching(pattern, after=after) for pattern in patterns)

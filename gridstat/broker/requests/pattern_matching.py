@@ -83,10 +83,14 @@ class PatternMatching:
             pause_ns = max(0, self._pause_until_ns - self._context.now_ns)
             self._context.set_timer(MATCH_TIMER, pause_ns)
 
-    def begin_again(self, _: Applied) -> None:
+    def begin_again(self) -> None:
         """Match from the beginning what is left: a rule may now allow what was passed over."""
         self._lines.clear()
         self._waiting.clear()
+        self.schedule()
+
+    def go_on(self, _: Applied) -> None:
+        """Match what is left, once it is durable."""
         self.schedule()
 
     def begin_later(self, _: str) -> None:

@@ -113,7 +113,8 @@ class Queries:
         permissions, who = self._context.permissions, request.endpoint
         permissions.check_pattern(who, Action.FIND, pattern)
         # Names that no rule allows are not even looked at: there may be very many of them.
-        patterns = permissions.patterns_within(who, Action.FIND, pattern)
+        names = len(self._context.registry.publications)
+        patterns = permissions.patterns_within(who, Action.FIND, pattern, names=names)
         self._find_on(request, Search(patterns, limit, command.after))
 
     def _find_on(self, request: Request, search: Search) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import structs
 
 from gridstat.broker.capacity.allocation import AllocationRequest, Refusal
+from gridstat.broker.permissions import best_priority
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Answered, MatchingLeft, PatternHeld, Subscribed
 from gridstat.broker.records.parent_operations import AnswerBegun
@@ -39,7 +40,6 @@ from gridstat.model.errors import (
     GridStatError,
     LayoutError,
     NoSuchVariable,
-    NotAuthorised,
     QuotaReached,
     SecurityNotSatisfiable,
 )
@@ -279,7 +279,9 @@ class Subscriptions:
                 "[quota] of the cloud's file",
             )
         pattern = check_pattern(wanted.name)
-        self._context.permissions.check_pattern(endpoint.name, Action.SUBSCRIBE, pattern)
+        self._context.permissions.check_pattern(
+            endpoint.name, Action.SUBSCRIBE, pattern, best_priority(wanted.qos)
+        )
         held = PatternHeld(
             pattern_id=registry.next_subscription_id(),
             subscriber=endpoint.name,
@@ -295,12 +297,9 @@ class Subscriptions:
         found = list(islice(registry.matching(held.pattern), budget + 1)) if budget else []
         if found[budget:] or not budget:
             self.matching.enqueue(MatchingLeft(pattern_id=held.pattern_id), applied, operations)
-        here = found[:budget]
-        # How many are withheld is not said: a pattern would then ask whether a name exists.
-        allowed = [each for each in here if self._may_have(held, each)]
         refusals = [
             refusal
-            for publication in allowed
+            for publication in found[:budget]
             if (refusal := self.grant_match(held, publication, applied, operations, matched))
         ]
         return GrantedOutcome(
@@ -310,18 +309,6 @@ class Subscriptions:
             label=held.label,
         )
 
-    def _may_have(self, held: PatternHeld, publication: Publication) -> bool:
-        """Return whether the rules let a pattern have a variable."""
-        try:
-            self._context.permissions.check_contract(
-                held.subscriber, publication.variable, held.qos
-            )
-        except NotAuthorised:
-            return False
-        except GridStatError:
-            return True  # Refused for another reason, which the grant gives.
-        return True
-
     def grant_match(
         self,
         held: PatternHeld,
@@ -330,14 +317,20 @@ class Subscriptions:
         operations: list[Operation],
         matched: list[Subscribed],
     ) -> str:
-        """Grant a variable to a pattern; return the reason of a refusal, or an empty text."""
+        """Grant a variable to a pattern; return the reason of a refusal, or an empty text.
+
+        A variable that no rule lets the end-point have does not exist for it: how many are withheld
+        is not said either, since a pattern would then ask whether a name exists.
+        """
         variable = publication.variable
         if held.type_encoded and held.type_encoded != encode_type(variable.value_type):
             return ""
         endpoint = self._context.registry.endpoints[held.subscriber]
-        if not self._may_have(held, publication):
-            return ""  # A variable that the end-point may not have does not exist for it.
+        permissions = self._context.permissions
+        if not permissions.is_named(endpoint.name, Action.SUBSCRIBE, variable.name):
+            return ""
         try:
+            permissions.check_contract(endpoint.name, variable, held.qos)
             record = self.grant(
                 endpoint, publication, held.qos, label=held.label, pattern_id=held.pattern_id
             )

@@ -19,6 +19,7 @@ from gridstat.model.access_rules import (
     DELAY_MS_DEFAULT,
     DELAY_MS_MAX,
     RESERVED_MAX,
+    SESSIONS_MAX,
     AccessRule,
 )
 from gridstat.model.errors import Misuse
@@ -119,7 +120,9 @@ Subscriptions = Annotated[
 ]
 Sessions = Annotated[
     int | None,
-    typer.Option("--sessions", min=0, max=COUNT_MAX, help="Quota: sessions.", show_default=False),
+    typer.Option(
+        "--sessions", min=0, max=SESSIONS_MAX, help="Quota: sessions.", show_default=False
+    ),
 ]
 
 
@@ -347,6 +350,8 @@ def why_lines(facts: dict[str, Any]) -> Iterator[str]:
     if facts["is_allowed"]:
         by = f"by rule {rule['name']}" if rule else facts["reason"]
         yield f"{facts['cloud']}: yes, {wish}: {by}"
+        if facts.get("bound"):
+            yield f"  {facts['bound']}"
         return
     yield f"{facts['cloud']}: no: {facts['reason']}"
     if facts["mode"] == "observe":

@@ -168,6 +168,7 @@ class TreeSwarm:
             replan_at_once=paces.replan_at_once,
             publish_at_once=at_once_of(self.seed),
             end_at_once=at_once_of(self.seed),
+            revoke_at_once=at_once_of(self.seed),
             modes_defined=MODES_DEFINED,
             keys=SIMULATED_KEYS,
             quotas=self.quotas(),

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from gridstat.broker.access.access_operations import AccessEnding
 from gridstat.broker.records.operations import MatchingLeft, NumbersReached, Operation, encode
 from gridstat.broker.tree.tree_operations import TreeOperation, operations_of
 from gridstat.model.access_rules import AccessRule
@@ -161,6 +162,7 @@ def leave(cloud: Family) -> None:
     cloud.settle()
     write(cloud, NumbersReached(variable_id=90_000, subscription_id=80_000, channel_id=70_000))
     write(cloud, MatchingLeft(pattern_id=0, name=CURRENT))
+    write(cloud, AccessEnding(rule=OPEN_RULE))
 
 
 @cache
