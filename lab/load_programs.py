@@ -22,6 +22,7 @@ from gridstat.endpoint.connection_setup import connect
 from gridstat.endpoint.options import qos
 from gridstat.model.channel_security import HOP, Security
 from gridstat.model.status import BuiltinType
+from lab.declared_delay import DELAY_MS, is_too_late
 from lab.ledger import EventLog, entries_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Task(msgspec.Struct, frozen=True):
     latency_ms: float = 2_000.0
     status: str = ""
     security: Security = HOP
+    delay_ms: int = DELAY_MS
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -110,14 +112,22 @@ def main(verb: str, path: Path) -> None:
 
 
 def publish(grid: Connection, task: Task, log: EventLog, ending: Ending) -> None:
-    """Publish every variable at every slot, stamped with the time of the slot."""
-    publications = grid.publish_many(list(task.variables), BuiltinType.INT64, rate=task.rate)
+    """Publish every variable at every slot, stamped with the time of the slot.
+
+    A slot whose events might be too old at an edge is left out, of all variables.
+    """
+    publications = grid.publish_many(
+        list(task.variables), BuiltinType.INT64, rate=task.rate, delay_ms=task.delay_ms
+    )
     numbers = np.array(list(task.variables.values()))
     print_ready()
     slot = time.time_ns() * task.rate // NS_PER_S + 1
     while True:
         created_ns = -(-slot * NS_PER_S // task.rate)
         time.sleep(max(0, created_ns - time.time_ns()) / NS_PER_S)
+        slot += 1
+        if is_too_late(created_ns, task.delay_ms):
+            continue
         values = [value_of(int(number), created_ns) for number in numbers]
         with ending.unbroken():
             are_sent = [
@@ -126,7 +136,6 @@ def publish(grid: Connection, task: Task, log: EventLog, ending: Ending) -> None
             ]
             entries = entries_of(numbers, created_ns, np.array(values), time.time_ns())
             log.append(entries[np.array(are_sent)])
-        slot += 1
 
 
 def subscribe(grid: Connection, task: Task, log: EventLog, ending: Ending) -> None:

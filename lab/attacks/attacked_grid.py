@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from lab.attacks.attacker import Attacker
 from lab.attacks.forgery import Heading
+from lab.declared_delay import DELAY_MS
 from lab.errors import LabError
 from lab.grid import Grid
 from lab.grid_files import DATA_PORT, URGENT_PORT
@@ -47,12 +48,13 @@ PLACES: Final = ("e0", "e1", "e2", "e3", PUBLISHER, SUBSCRIBER, MALLORY, MIRROR)
 WAYS: Final = (("e0", "e2"), ("e1", "e3"))
 """The channels between routers, one of each way of the stream."""
 
-RULES: Final = """
+RULES: Final = f"""
 [[access_rule]]
 name = "north-publishes"
 who = "c1/north/**"
 may = ["publish"]
 what = "c1/north/**"
+delay_ms_max = {DELAY_MS}
 
 [[access_rule]]
 name = "centre-reads"

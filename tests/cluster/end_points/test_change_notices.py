@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import gridstat
+from lab.declared_delay import DELAY_MS
 from tests.cluster.command import Command
 from tests.cluster.end_points.feeding import feeding
 from tests.cluster.end_points.local_cloud import LocalCloud
@@ -120,7 +121,7 @@ def test_a_coroutine_is_told_that_a_variable_is_withdrawn(cloud: LocalCloud) -> 
 def test_a_publisher_is_told_that_its_events_are_policed(cloud: LocalCloud) -> None:
     with cloud.connect(PMU, ("e0",)) as pmu:
         voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=1)
-        good = pmu.publish("current", gridstat.FLOAT64, rate=1)
+        good = pmu.publish("current", gridstat.FLOAT64, rate=1, delay_ms=DELAY_MS)
         changes = voltage.changes()
         assert good.send(1.0)
         sent = 0

@@ -24,6 +24,7 @@ from gridstat.model.errors import (
     TypeMismatch,
     VariableExists,
 )
+from lab.declared_delay import DELAY_MS
 from lab.grid_files import NAME_SERVICE_PORT
 from lab.grid_plan import BROKER
 from tests.cluster.attached import await_edges
@@ -53,10 +54,10 @@ def at_least(count: int, found: list[Any]) -> None:
 
 @pytest.mark.feature("S0-23", "S0-36", "S0-37", "S0-40", "S1-5", "S1-6")
 def test_what_is_published_arrives_with_its_stamp(pmu: Connection, reader: Connection) -> None:
-    voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
+    voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE, delay_ms=DELAY_MS)
     events: list[gridstat.Delivery] = []
     delays: list[float] = []
-    pulled = reader.subscribe(voltage.name, qos=gridstat.qos(latency_ms=500))
+    pulled = reader.subscribe(voltage.name, qos=gridstat.qos(latency_ms=1_500))
     reader.subscribe(voltage.name, on_event=events.append)
     reader.subscribe(voltage.name, on_event=lambda _event, delay_us: delays.append(delay_us))
     with feeding(voltage, RATE) as said:
@@ -371,7 +372,7 @@ def test_edges_are_found_by_name_or_by_address(cloud: LocalCloud) -> None:
 def test_nothing_is_lost_below_capacity_and_the_broker_hears_of_it(
     cloud: LocalCloud, pmu: Connection, reader: Connection
 ) -> None:
-    voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
+    voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE, delay_ms=DELAY_MS)
     with feeding(voltage, RATE) as said:
         found = reader.subscribe(voltage.name, qos=gridstat.qos(redundancy=2, latency_ms=30_000))
         eventually(lambda: None if found.ledger().delivered >= 100 else str(found.ledger()))

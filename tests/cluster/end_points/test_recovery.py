@@ -12,6 +12,7 @@ import pytest
 
 import gridstat
 from gridstat.model.errors import NoSuchVariable
+from lab.declared_delay import DELAY_MS
 from tests.cluster.command import Command
 from tests.cluster.end_points.feeding import feeding
 from tests.cluster.end_points.local_cloud import LocalCloud
@@ -75,7 +76,7 @@ def test_send_fails_while_the_only_edge_is_dead_and_works_when_it_is_back(
 @pytest.mark.feature("S0-118", "S0-121")
 def test_a_subscriber_on_two_edges_does_not_notice_that_one_is_gone(cloud: LocalCloud) -> None:
     with cloud.connect(PMU) as pmu, cloud.connect("c1/reader") as reader:
-        voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
+        voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE, delay_ms=DELAY_MS)
         violations: list[gridstat.Violation] = []
         events: list[gridstat.Delivery] = []
         # From the grant on whatever is not published is missing: publishing begins before it.

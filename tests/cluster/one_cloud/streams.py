@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from gridstat.model.rate_law import NS_PER_S, Period, slot_of
+from lab.declared_delay import is_too_late
 
 if TYPE_CHECKING:
     from gridstat.endpoint.publisher import Publication
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """Sends the slot's number as its value, at every slot while the block lasts."""
+    """Sends the slot's number as its value, at every slot while the block lasts.
+
+    A slot that its edge might take for too old is left out. Where each slot counts, the publication
+    declares a delay.
+    """
 
     def __init__(self, publication: Publication) -> None:
         period = publication.variable.period
@@ -38,7 +43,8 @@ class Stream:
         while not self._is_over.is_set():
             created_ns = slot * self._period.seconds * NS_PER_S // self._period.per_seconds
             time.sleep(max(0, created_ns - time.time_ns()) / NS_PER_S)
-            if self._publication.send(float(slot), created_ns=created_ns):
+            is_due = not is_too_late(created_ns, self._publication.variable.delay_ms)
+            if is_due and self._publication.send(float(slot), created_ns=created_ns):
                 self.sent.append(slot)
             slot += 1
 

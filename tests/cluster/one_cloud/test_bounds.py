@@ -11,6 +11,7 @@ from gridstat.endpoint.options import qos
 from gridstat.model.errors import LatencyNotSatisfiable
 from gridstat.model.qos import PRESETS
 from gridstat.model.status import BuiltinType
+from lab.declared_delay import DELAY_MS
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.cloud import EAST, WEST
 from tests.cluster.one_cloud.streams import Stream
@@ -29,7 +30,7 @@ NS_PER_US = 1_000
 def test_each_path_of_a_contract_is_within_the_bound_and_brings_every_event(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/bounds/pmu", WEST)
     subscriber = cloud.connect("c1/bounds/desk", EAST)
-    stream = publisher.publish("value", FLOAT64, rate=60)
+    stream = publisher.publish("value", FLOAT64, rate=60, delay_ms=DELAY_MS)
     taken = subscriber.subscribe(stream.name, qos=qos(latency_ms=5_000, redundancy=2))
     paths = cloud.explain(stream.name)["subscriptions"][0]["paths"]
     assert len(paths) == 2

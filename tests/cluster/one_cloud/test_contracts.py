@@ -13,6 +13,7 @@ from gridstat.endpoint.options import qos
 from gridstat.model.errors import GridStatError, RedundancyNotSatisfiable
 from gridstat.model.qos import BASELINE_MODE
 from gridstat.model.status import BuiltinType, Field, FieldKind, RecordType
+from lab.declared_delay import DELAY_MS
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.cloud import EAST, WEST
 from tests.cluster.one_cloud.streams import Stream, slots_of
@@ -56,7 +57,7 @@ def due(sent: list[int], *, every: int) -> set[int]:
 def test_an_ended_subscription_stops_and_the_other_goes_on(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/ending/pmu", WEST)
     first, second = (cloud.connect(f"c1/ending/desk-{number}", EAST) for number in (1, 2))
-    stream = publisher.publish("value", FLOAT64, rate=60)
+    stream = publisher.publish("value", FLOAT64, rate=60, delay_ms=DELAY_MS)
     ended = first.subscribe(stream.name, keep_events=KEEP)
     lasting = Taken(second.subscribe(stream.name, keep_events=KEEP))
     with Stream(stream) as sending:
@@ -78,7 +79,7 @@ def test_an_ended_subscription_stops_and_the_other_goes_on(cloud: Cloud) -> None
 def test_events_of_an_unpublished_variable_are_dropped_and_others_continue(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/gone/pmu", WEST)
     subscriber = cloud.connect("c1/gone/desk", EAST)
-    kept, dropped = (publisher.publish(name, FLOAT64, rate=60) for name in ("kept", "dropped"))
+    kept, dropped = publisher.publish_many(["kept", "dropped"], FLOAT64, rate=60, delay_ms=DELAY_MS)
     lasting = Taken(subscriber.subscribe(kept.name, keep_events=KEEP))
     ended = subscriber.subscribe(dropped.name, keep_events=KEEP)
     with Stream(kept) as sending:
@@ -98,7 +99,7 @@ def test_events_of_an_unpublished_variable_are_dropped_and_others_continue(cloud
 def test_what_is_granted_between_desired_and_worst_is_told_and_flows(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/between/pmu", WEST)
     subscriber = cloud.connect("c1/between/desk", EAST)
-    stream = publisher.publish("value", FLOAT64, rate=60)
+    stream = publisher.publish("value", FLOAT64, rate=60, delay_ms=DELAY_MS)
     with pytest.raises(RedundancyNotSatisfiable):
         subscriber.subscribe(stream.name, qos=qos(redundancy=3))
     asked = qos(every=3, redundancy=3, redundancy_worst=2, latency_ms=1_500, priority=2)
@@ -119,7 +120,7 @@ def test_what_is_granted_between_desired_and_worst_is_told_and_flows(cloud: Clou
 def test_priority_and_interval_of_a_living_stream_change_without_a_gap(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/changing/pmu", WEST)
     subscriber = cloud.connect("c1/changing/desk", EAST)
-    stream = publisher.publish("value", FLOAT64, rate=60)
+    stream = publisher.publish("value", FLOAT64, rate=60, delay_ms=DELAY_MS)
     subscription = subscriber.subscribe(
         stream.name, qos=qos(every=2, redundancy=2, priority=5), keep_events=KEEP
     )
@@ -212,7 +213,7 @@ def slot_ahead() -> int:
 @pytest.mark.feature("S0-64", "S0-66", "S3-6")
 def test_a_channel_carries_exactly_the_union_that_it_is_charged_for(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/union/pmu", WEST[:1])
-    stream = publisher.publish("value", FLOAT64, rate=60)
+    stream = publisher.publish("value", FLOAT64, rate=60, delay_ms=DELAY_MS)
     desks = [cloud.connect(f"c1/union/desk-{every}", EAST[:1]) for every in (2, 3)]
     for desk, every in zip(desks, (2, 3), strict=True):
         desk.subscribe(stream.name, qos=qos(every=every))
@@ -234,7 +235,7 @@ def test_a_router_added_at_run_time_carries_the_second_path_and_is_removed_after
 ) -> None:
     publisher = cloud.connect("c1/added/pmu", WEST[:1])
     subscriber = cloud.connect("c1/added/desk", EAST[:1])
-    stream = publisher.publish("value", FLOAT64, rate=60)
+    stream = publisher.publish("value", FLOAT64, rate=60, delay_ms=DELAY_MS)
     with pytest.raises(RedundancyNotSatisfiable):
         subscriber.subscribe(stream.name, qos=qos(redundancy=2))
     ways = [("c1/e0", "c1/i2"), ("c1/i2", "c1/e2")]
@@ -295,7 +296,7 @@ def test_a_publisher_leaves_and_comes_back_and_knows_whether_it_is_connected(
         first.publish("other", FLOAT64, rate=60)
     second = cloud.connect("c1/coming/pmu", WEST)
     assert [*states, second.is_connected] == [True, False, True]
-    again = second.publish("value", FLOAT64, rate=60)
+    again = second.publish("value", FLOAT64, rate=60, delay_ms=DELAY_MS)
     taken = Taken(subscriber.subscribe(name, keep_events=KEEP))
     with Stream(again) as sending:
         eventually(lambda: sending.complaint_below(30))

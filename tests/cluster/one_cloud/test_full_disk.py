@@ -11,6 +11,7 @@ import pytest
 from gridstat.endpoint.options import qos
 from gridstat.model.errors import GridStatError, StorageFailed
 from gridstat.model.status import BuiltinType
+from lab.declared_delay import DELAY_MS
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.cloud import EAST, WEST
 from tests.cluster.one_cloud.streams import Stream, slots_of
@@ -38,7 +39,7 @@ def full_disk(process_id: int) -> Iterator[None]:
 def test_a_full_disk_refuses_contracts_and_costs_no_event(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/disk/pmu", WEST)
     subscriber = cloud.connect("c1/disk/desk", EAST)
-    stream = publisher.publish("value", BuiltinType.FLOAT64, rate=60)
+    stream = publisher.publish("value", BuiltinType.FLOAT64, rate=60, delay_ms=DELAY_MS)
     taken = subscriber.subscribe(stream.name, qos=qos(redundancy=2), keep_events=65_536)
     with Stream(stream) as sending:
         eventually(lambda: sending.complaint_below(20))

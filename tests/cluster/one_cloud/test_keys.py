@@ -14,6 +14,7 @@ import pytest
 from gridstat.endpoint.options import qos
 from gridstat.model.errors import SecurityNotSatisfiable
 from gridstat.model.status import BuiltinType
+from lab.declared_delay import DELAY_MS
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.cloud import EAST, READY_WITHIN_S, WEST, Cloud, cloud_text
 from tests.cluster.one_cloud.streams import Stream, slots_of
@@ -49,7 +50,7 @@ def missing(taken: Subscription) -> list[int]:
 def test_rotations_lose_nothing_with_the_broker_and_without_it(quick_cloud: Cloud) -> None:
     publisher = quick_cloud.connect("c1/north/pmu", WEST[:1])
     subscriber = quick_cloud.connect("c1/centre/desk", EAST[:1])
-    stream = publisher.publish("value", BuiltinType.FLOAT64, rate=60)
+    stream = publisher.publish("value", BuiltinType.FLOAT64, rate=60, delay_ms=DELAY_MS)
     taken = subscriber.subscribe(stream.name, qos=qos(latency_ms=5_000), keep_events=65_536)
     with Stream(stream):
         eventually(lambda: None if slots_of(taken) else "nothing has come")

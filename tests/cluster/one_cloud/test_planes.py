@@ -10,6 +10,7 @@ import pytest
 from gridstat.endpoint.options import qos
 from gridstat.model.errors import ChannelFull
 from gridstat.model.status import BuiltinType
+from lab.declared_delay import DELAY_MS
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.cloud import EAST, WEST, connections_to
 from tests.cluster.one_cloud.streams import Stream, slots_of
@@ -28,7 +29,7 @@ def test_a_storm_of_commands_and_refusals_costs_an_admitted_stream_nothing(cloud
     publisher = cloud.connect("c1/storm/pmu", WEST)
     subscriber = cloud.connect("c1/storm/desk", EAST)
     noise = cloud.connect("c1/storm/noise", EAST)
-    stream = publisher.publish("value", FLOAT64, rate=60)
+    stream = publisher.publish("value", FLOAT64, rate=60, delay_ms=DELAY_MS)
     loud = publisher.publish("loud", FLOAT64, rate=10_000)
     violations: list[Violation] = []
     taken = subscriber.subscribe(
@@ -124,7 +125,7 @@ def test_an_end_point_has_no_connection_to_the_broker(cloud: Cloud) -> None:
 def test_slots_that_were_never_sent_are_counted_as_lost_exactly(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/gaps/pmu", WEST)
     subscriber = cloud.connect("c1/gaps/desk", EAST)
-    stream = publisher.publish("value", FLOAT64, rate=60)
+    stream = publisher.publish("value", FLOAT64, rate=60, delay_ms=DELAY_MS)
     taken = subscriber.subscribe(stream.name, qos=qos(latency_ms=3_600_000), keep_events=1_024)
     with Stream(stream) as sending:
         eventually(lambda: sending.complaint_below(60))
@@ -151,8 +152,8 @@ def test_a_subscriber_publishes_what_it_computes_and_others_subscribe_to_that(
     source = cloud.connect("c1/raw/pmu", WEST)
     middle = cloud.connect("c1/computed/doubler", EAST)
     reader = cloud.connect("c1/computed/desk", WEST)
-    raw = source.publish("value", FLOAT64, rate=30)
-    doubled = middle.publish("twice", FLOAT64, rate=30)
+    raw = source.publish("value", FLOAT64, rate=30, delay_ms=DELAY_MS)
+    doubled = middle.publish("twice", FLOAT64, rate=30, delay_ms=DELAY_MS)
     middle.subscribe(
         raw.name,
         qos=qos(redundancy=2),

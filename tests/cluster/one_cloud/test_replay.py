@@ -25,6 +25,7 @@ from gridstat.model.rate_law import NS_PER_S, Period, slot_of
 from gridstat.model.status import BuiltinType, EventFlag
 from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
+from lab.declared_delay import DELAY_MS
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.cloud import EAST, WEST
 
@@ -132,10 +133,11 @@ def test_live_streams_lose_nothing_to_a_replay_that_fills_the_rest_of_the_line(
     publisher = cloud.connect("c1/now/pmu", WEST[:1])
     again = cloud.connect(run_name("c1", "first"), WEST[:1])
     desk = cloud.connect("c1/now/desk", EAST[:1])
-    streams = publisher.publish_many([f"v{n}" for n in range(VARIABLES)], FLOAT64, period=RATE)
+    names = [f"v{n}" for n in range(VARIABLES)]
+    streams = publisher.publish_many(names, FLOAT64, period=RATE, delay_ms=DELAY_MS)
     from_ns = (time.time_ns() - AN_HOUR_AGO_NS) // NS_PER_S * NS_PER_S
-    replaying, names = replay(again, from_ns)
-    old = desk.subscribe_many(names, keep_events=KEEP)
+    replaying, old_names = replay(again, from_ns)
+    old = desk.subscribe_many(old_names, keep_events=KEEP)
     assert {one.contract.granted[0].priority for one in old} == {PRIORITY_REPLAY}
     # From the grant on slots are due: it comes last.
     live = desk.subscribe_many([one.name for one in streams], keep_events=KEEP)

@@ -19,6 +19,7 @@ from gridstat.record.log_reader import LogReader
 from gridstat.record.record_kinds import CONTRACTS, COUNTERS, EVENTS, GAPS, LEDGERS, STREAMS
 from gridstat.record.recorder import read_rows
 from gridstat.record.status_file import read_status
+from lab.declared_delay import DELAY_MS
 from tests.cluster.command import Command
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.cloud import EAST, ROUTERS, WEST
@@ -108,7 +109,9 @@ def test_what_is_delivered_is_recorded_with_its_contract_ledger_and_counters(
     log = tmp_path / "log"
     publisher = cloud.connect("c1/kept/pmu", WEST)
     desk = cloud.connect("c1/kept/desk", EAST)
-    streams = publisher.publish_many(["a", "b", "c"], BuiltinType.FLOAT64, rate=30)
+    streams = publisher.publish_many(
+        ["a", "b", "c"], BuiltinType.FLOAT64, rate=30, delay_ms=DELAY_MS
+    )
     desk.subscribe(streams[0].name, qos=qos(rate=10, redundancy=2))
     often = ("--account-s", "0.5", "--ledger-s", "0.5")
     words = (*often, "--redundancy", "2", "--name", "c1/kept/recorder")
@@ -160,7 +163,7 @@ def delivered_by_variable(log: Path, end_point: str) -> dict[str, int]:
 def test_a_killed_recorder_goes_on_and_its_downtime_is_a_gap(cloud: Cloud, tmp_path: Path) -> None:
     log = tmp_path / "log"
     publisher = cloud.connect("c1/killed/pmu", WEST)
-    stream = publisher.publish("value", BuiltinType.FLOAT64, rate=60)
+    stream = publisher.publish("value", BuiltinType.FLOAT64, rate=60, delay_ms=DELAY_MS)
     words = ("c1/killed/**", "--name", "c1/killed/recorder")
     with Stream(stream) as sending:
         with recording(cloud, tmp_path, *words) as recorder:
@@ -199,7 +202,7 @@ def recorded_below(log: Path, count: int) -> str | None:
 def test_a_variable_with_another_period_is_another_stream(cloud: Cloud, tmp_path: Path) -> None:
     log = tmp_path / "log"
     publisher = cloud.connect("c1/paced/pmu", WEST)
-    published = publisher.publish("value", BuiltinType.FLOAT64, rate=30)
+    published = publisher.publish("value", BuiltinType.FLOAT64, rate=30, delay_ms=DELAY_MS)
     with recording(cloud, tmp_path, "c1/paced/**", "--name", "c1/paced/recorder") as recorder:
         eventually(lambda: fewer_caught_than(1, log))
         with Stream(published) as slow:

@@ -20,6 +20,7 @@ from gridstat.endpoint.options import qos
 from gridstat.model.errors import GridStatError
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType
+from lab.declared_delay import DELAY_MS
 from tests.cluster.end_points.feeding import feeding
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class RemoteEndPoint:
     def do_publish(self, name: str, rate: int = 60, period_s: int = 0) -> dict[str, Any]:
         """Fed at a rate; or, with a period of some seconds, sent by order."""
         period = Period(period_s, 1) if period_s else Period(1, rate)
-        delay_ms = 10_000 if period_s else 100
+        delay_ms = 10_000 if period_s else DELAY_MS
         made = self._grid.publish(name, BuiltinType.FLOAT64, period=period, delay_ms=delay_ms)
         self._published[made.name] = made
         if not period_s:

@@ -8,6 +8,7 @@ import pytest
 
 from gridstat.model.status import BuiltinType
 from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
+from lab.declared_delay import DELAY_MS
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.streams import Stream
 from tests.cluster.seven_clouds.clouds import ALWAYS_GROWS, GOLDEN, PARENTS, WITHIN_S, SevenClouds
@@ -76,7 +77,7 @@ def test_the_scenarios_of_the_source_hold_in_real_clouds(
     broker = "root" if is_everywhere else PARENTS[start[0]]
     name = f"{start[0]}/pmu-{case['scope_level']}"
     with clouds.connect(name, f"{start[0]}/{start[1]}") as publisher:
-        stream = publisher.publish("value", BuiltinType.FLOAT64, rate=10)
+        stream = publisher.publish("value", BuiltinType.FLOAT64, rate=10, delay_ms=DELAY_MS)
         found, drops, sent = flooded(clouds, broker, stream)
     # The seventh cloud lies behind d, at the root's own level.
     beyond = {"g0", "g1"} if is_everywhere else set()
@@ -87,7 +88,7 @@ def test_the_scenarios_of_the_source_hold_in_real_clouds(
 def test_a_cloud_right_below_the_root_is_a_scope_of_its_own(clouds: SevenClouds) -> None:
     """Flood in a cloud whose level is that of p and q, which must not receive the flood."""
     with clouds.connect("g/pmu", "g/0") as publisher:
-        stream = publisher.publish("value", BuiltinType.FLOAT64, rate=10)
+        stream = publisher.publish("value", BuiltinType.FLOAT64, rate=10, delay_ms=DELAY_MS)
         found, drops, _ = flooded(clouds, "g", stream)
     assert found.keys() == {"g0", "g1"}
     assert drops == 0

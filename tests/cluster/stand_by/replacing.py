@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gridstat.endpoint.options import qos
 from gridstat.model.status import BuiltinType
+from lab.declared_delay import DELAY_MS
 from lab.stand_by import is_in_charge
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.streams import Stream
@@ -37,7 +38,7 @@ def replaced(clouds: RootedClouds, place: str, term_of: Callable[[], int]) -> Re
     first, second = (clouds.daemons[name] for name in (clouds.doubled, clouds.standing_by))
     pmu = clouds.connect(f"c1/{place}/pmu", WEST)
     desk = clouds.connect(f"c2/{place}/desk", EAST)
-    stream = pmu.publish("value", FLOAT64, rate=RATE)
+    stream = pmu.publish("value", FLOAT64, rate=RATE, delay_ms=DELAY_MS)
     others = [pmu.publish(f"extra-{number}", FLOAT64, rate=1).name for number in range(OTHERS)]
     taken = desk.subscribe(stream.name, qos=qos(latency_ms=10_000), keep_events=65_536)
     term = term_of()

@@ -9,6 +9,7 @@ import pytest
 from gridstat.broker.records.journal_lease import EXIT_LEASE_LOST
 from gridstat.endpoint.options import qos
 from gridstat.model.status import BuiltinType
+from lab.declared_delay import DELAY_MS
 from lab.stand_by import CLOUD
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.streams import Stream
@@ -33,7 +34,7 @@ class Watched:
     def __init__(self, cloud: DoubledCloud, word: str) -> None:
         self.publisher = cloud.connect(f"{CLOUD}/{word}/pmu", WEST)
         self.subscriber = cloud.connect(f"{CLOUD}/{word}/desk", EAST)
-        self.variable = self.publisher.publish("value", FLOAT64, rate=RATE)
+        self.variable = self.publisher.publish("value", FLOAT64, rate=RATE, delay_ms=DELAY_MS)
         self.taken: Subscription = self.subscriber.subscribe(
             self.variable.name,
             qos=qos(latency_ms=10_000, redundancy=2),

@@ -8,6 +8,7 @@ import pytest
 
 from gridstat.endpoint.options import qos
 from gridstat.model.status import BuiltinType
+from lab.declared_delay import DELAY_MS
 from lab.stand_by import is_in_charge
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.streams import Stream
@@ -33,7 +34,7 @@ def test_a_take_over_loses_and_repeats_nothing_of_two_disjoint_ways(
         clouds.start()
         first, second = (clouds.daemons[name] for name in (doubled, clouds.standing_by))
         stream = clouds.connect("c1/two/pmu", "c1/e0", "c1/e1").publish(
-            "value", BuiltinType.FLOAT64, rate=RATE
+            "value", BuiltinType.FLOAT64, rate=RATE, delay_ms=DELAY_MS
         )
         taken = clouds.connect("c2/two/desk", "c2/e0", "c2/e1").subscribe(
             stream.name, qos=qos(latency_ms=10_000, redundancy=2), keep_events=65_536

@@ -12,6 +12,7 @@ from gridstat.model.errors import ModeNotDefined, NoSuchVariable, Refused, Still
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType
 from gridstat.net.command.operator_messages import AddChild, RemoveChannel, RemoveChild
+from lab.declared_delay import DELAY_MS
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.streams import Stream, slots_of
 from tests.cluster.two_clouds.clouds import BAND_BYTES_PER_S, CLOUDS, EAST, WEST
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 FLOAT64 = BuiltinType.FLOAT64
 KEEP = 65_536
-TWICE = qos(latency_ms=1_000, redundancy=2)
+TWICE = qos(redundancy=2)
 
 
 @pytest.mark.feature("S0-9")
@@ -31,7 +32,7 @@ def test_a_contract_between_clouds_brings_every_event_once_and_leaves_nothing(
     clouds: TwoClouds,
 ) -> None:
     publisher = clouds.connect("c1/plain/pmu", WEST)
-    stream = publisher.publish("value", FLOAT64, rate=50)
+    stream = publisher.publish("value", FLOAT64, rate=50, delay_ms=DELAY_MS)
     subscriber = clouds.connect("c2/plain/desk", EAST)
     subscription = subscriber.subscribe(stream.name, qos=TWICE, keep_events=KEEP)
     ways = {path.routers for path in subscription.contract.paths}
@@ -87,7 +88,8 @@ def test_a_pattern_catches_what_another_cloud_publishes_later(clouds: TwoClouds)
     desk = clouds.connect("c2/later/desk", EAST)
     caught: list[Subscription] = []
     desk.subscribe_pattern("c1/later/*/value", caught.append, qos=TWICE, keep_events=KEEP)
-    stream = clouds.connect("c1/later/pmu", WEST).publish("value", FLOAT64, rate=50)
+    publisher = clouds.connect("c1/later/pmu", WEST)
+    stream = publisher.publish("value", FLOAT64, rate=50, delay_ms=DELAY_MS)
     eventually(lambda: None if caught else "nothing is caught yet")
     with Stream(stream) as sending:
         eventually(lambda: sending.complaint_below(20))

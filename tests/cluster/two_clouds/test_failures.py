@@ -11,6 +11,7 @@ import pytest
 from gridstat.endpoint.change import ChangeKind
 from gridstat.endpoint.options import qos
 from gridstat.model.status import BuiltinType
+from lab.declared_delay import DELAY_MS
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.streams import Stream
 from tests.cluster.two_clouds.clouds import EAST, WEST, is_up
@@ -37,7 +38,8 @@ def test_nothing_is_lost_by_any_broker_edge_or_border_router_or_channel_that_fai
 ) -> None:
     """Check subscribers that insist on two paths and that accept one."""
     clouds = own_clouds
-    stream = clouds.connect("c1/firm/pmu", WEST).publish("value", BuiltinType.FLOAT64, rate=50)
+    publisher = clouds.connect("c1/firm/pmu", WEST)
+    stream = publisher.publish("value", BuiltinType.FLOAT64, rate=50, delay_ms=DELAY_MS)
     # Whatever is held up still comes in time; what is missing at the end is lost.
     wish = qos(latency_ms=30_000, redundancy=2)
     subscriptions = [

@@ -9,6 +9,7 @@ import pytest
 
 from gridstat.endpoint.options import qos
 from gridstat.model.status import BuiltinType
+from lab.declared_delay import DELAY_MS
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.streams import Stream, slots_of
 from tests.cluster.two_clouds.clouds import EAST, WEST
@@ -38,11 +39,10 @@ def slots(heard: list[FloodedEvent]) -> list[int]:
 def test_who_hears_all_that_floods_hears_it_while_it_floods_and_contracts_miss_nothing(
     clouds: TwoClouds,
 ) -> None:
-    stream = clouds.connect("c1/flood/pmu", WEST).publish("value", FLOAT64, rate=RATE)
+    publisher = clouds.connect("c1/flood/pmu", WEST)
+    stream = publisher.publish("value", FLOAT64, rate=RATE, delay_ms=DELAY_MS)
     desk = clouds.connect("c2/flood/desk", EAST)
-    contract = desk.subscribe(
-        stream.name, qos=qos(latency_ms=1_000, every=2, redundancy=2), keep_events=KEEP
-    )
+    contract = desk.subscribe(stream.name, qos=qos(every=2, redundancy=2), keep_events=KEEP)
     heard: list[FloodedEvent] = []
     observer = clouds.connect("c2/flood/observer", EAST)
     with observer.subscribe_flooded(on_event=heard.append) as flooded, Stream(stream) as sending:

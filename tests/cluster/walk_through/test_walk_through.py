@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lab.declared_delay import DELAY_MS
 from tests.cluster.command import GRIDSTAT, Command
 from tests.cluster.eventually import eventually
 
@@ -26,6 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 CLOUD = 'cloud = "c1"\n[[router]]\nname = "e0"\nrole = "edge"\n'
 WITHIN_S = 60.0
 PERIOD_NS = 100_000_000
+DELAY = ("--delay-ms", str(DELAY_MS))
 WAVE = {math.sin(step / 10): step for step in range(10_000)}
 """Values that `gridstat publish` sends, with their steps."""
 
@@ -103,14 +105,18 @@ def test_a_variable_published_every_100_ms_arrives_by_commands_alone(terminal: T
     assert (edge["router"], edge["role"]) == ("c1/e0", "edge")
     assert all(number > 0 for number in edge["address"][1:])
     terminal.write_access(broker, edge)
-    refused = terminal.run("publish", "c1/pub0/var", "--rate", "10/s", "--folder", folder)
+    publish = ("publish", "c1/pub0/var", "--rate", "10/s", "--folder", folder, *DELAY)
+    refused = terminal.run(*publish)
     assert "no rule lets c1/pub0 publish c1/pub0/var (1015)" in refused.stderr
     assert "gridstat access grant c1-pub0-publish-" in refused.stderr
-    for name, who, may in (("out", "c1/pub0", "publish"), ("in", "c1/sub0", "subscribe")):
-        rule = ("--who", who, "--may", may, "--what", "c1/pub0/*")
+    for name, who, may, *more in (
+        ("out", "c1/pub0", "publish", *DELAY),
+        ("in", "c1/sub0", "subscribe"),
+    ):
+        rule = ("--who", who, "--may", may, "--what", "c1/pub0/*", *more)
         allowed = terminal.run("access", "grant", name, *rule, "--folder", folder)
         assert allowed.returncode == 0, allowed.stderr
-    publishing = terminal.start("publish", "c1/pub0/var", "--rate", "10/s", "--folder", folder)
+    publishing = terminal.start(*publish)
     granted, *events, ledger = _lines(_subscribed(terminal))
     name = "c1/pub0/var"
     assert granted == {"is": "granted", "name": name, "paths": 1, "detection_ms": 0}

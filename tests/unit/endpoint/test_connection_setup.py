@@ -249,5 +249,5 @@ def test_a_process_with_keys_leaves_no_core_dumps_unless_it_asks_for_them(
     monkeypatch.setattr(cloud_link, "forbid_core_dumps", lambda: forbidden.append(True))
     nobody = "c1/e0@127.0.0.1:1"
     with pytest.raises(LinkDown):
-        connect(nobody, NAME, certificates=certificates, timeout_s=0.2, **wishes)
+        connect(nobody, NAME, certificates=certificates, timeout_s=1.0, **wishes)
     assert bool(forbidden) is is_forbidden
