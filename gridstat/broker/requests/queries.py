@@ -73,7 +73,7 @@ class RemotePathReports(Protocol):
 class Search:
     """A find that is decided in slices: what it has found, and the name that it looked at last."""
 
-    patterns: list[str]
+    patterns: Sequence[str]
     limit: int
     after: str
     found: list[StatusVariable] = field(default_factory=list)
