@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 RESERVE_TIMER: Final = "reserve"
 PARKED_TIMER: Final = "parked"
-SEARCHES_MAX: Final = 64
+SEARCHES_MAX: Final = 128
 EXCLUDED_AT_ONCE: Final = 4
 UNSEALED_MAX: Final = 8
 """Number of channels without sealing that a refusal names."""

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.broker.capacity.negotiation import differences
 from gridstat.broker.tree.current_paths import share_no_router
@@ -56,6 +56,10 @@ if TYPE_CHECKING:
         Reserved,
         SegmentedPath,
     )
+
+
+TRIED_MAX: Final = 24
+"""Maximum number of exclusions that are tried at one quality, for each kind of disjointness."""
 
 
 class TransactionState(Enum):
@@ -90,7 +94,7 @@ class TransactionOwner(Protocol):
 class KnownPaths:
     """What plans and answers have shown of the disjoint paths that exist."""
 
-    __slots__ = ("conflicts", "is_counting", "paths_max")
+    __slots__ = ("conflicts", "is_counting", "levels", "paths_max")
 
     def __init__(self) -> None:
         self.conflicts: dict[bool, set[frozenset[Use]]] = {True: set(), False: set()}
@@ -99,6 +103,8 @@ class KnownPaths:
         """Upper bound of the disjoint paths that exist."""
         self.is_counting = False
         """True once the request is refused, and plans serve only to count the paths that exist."""
+        self.levels = 0
+        """Number of qualities that were asked for, once others serve only to count."""
 
 
 class Transaction:
@@ -259,7 +265,7 @@ class Transaction:
         each kind has `rounds_max` rounds.
         """
         while True:
-            while self.untried and self.rounds < rounds_max:
+            while self.untried and self.rounds < rounds_max and len(self.tried) < TRIED_MAX:
                 found = self.untried.popleft()
                 if found not in self.tried:
                     self.tried.add(found)
@@ -288,7 +294,8 @@ class Transaction:
         if most < (2 if is_certain else 1):
             self.known.paths_max = most
             return False
-        self.known.is_counting = True
+        if not self.known.is_counting:
+            self.known.is_counting, self.known.levels = True, len(self.qualities)
         self.qualities = [
             *self.qualities,
             {mode: replace(qos, redundancy=most) for mode, qos in self.quality.items()},
@@ -312,6 +319,8 @@ class Transaction:
 
     def begin_again(self) -> None:
         """Forget every attempt so far."""
+        if self.known.is_counting:
+            self.qualities = self.qualities[: self.known.levels]
         self.level = 0
         self._try_kind(is_node_disjoint=self.count > 1)
         self.known = KnownPaths()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gridstat.broker.tree.coordinator import PARKED_TIMER
 from gridstat.model.errors import RedundancyNotSatisfiable
+from gridstat.net.command.machine import TimerFired
 from gridstat.net.command.segment_messages import NotReserved, Reserve
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.tree_world import TreeWorld, channel
@@ -125,3 +127,17 @@ def test_a_cloud_is_crossed_twice_through_one_border_router() -> None:
     world.settle()
     assert len(granted(world, contract).paths) == 2
     assert not granted(world, contract).is_node_disjoint
+
+
+def test_a_request_that_is_planned_anew_while_paths_are_counted_keeps_its_worst() -> None:
+    world = through(*FROM_ONE_BORDER, ways=4)
+    world.clouds["c1"].ways_most = 2
+    contract = world.subscribe("c2/d", VOLTAGE, redundancy=3)
+    coordinator = world.brokers["root"].machine.parts.coordinator
+    while not any(one.known.is_counting for one in coordinator.open_transactions()):
+        assert world.step()
+    coordinator.park_all()
+    world._tell("root", TimerFired(PARKED_TIMER))
+    world.rest()
+    assert contract not in world.clouds["c2"].granted
+    assert "and 2 exist" in world.clouds["c2"].refused[contract].refused.reason
