@@ -121,6 +121,7 @@ soak-simulation: install ## Run 10,000 clouds in virtual time, and find every pl
 	@$(BIN)/python -m lab.simulation.tree --bugs --seeds $(SIMULATION_SEEDS) --jobs 2
 	@$(BIN)/python -m lab.simulation.tree --seeds $(SIMULATION_SEEDS) --jobs 2
 	@$(BIN)/python -m lab.simulation.tree --failpoints
+	@$(BIN)/python -m lab.simulation.tree.disjoint --trees 400
 
 MUTANTS ?=
 

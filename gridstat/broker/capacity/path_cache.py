@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from msgspec import Struct, structs
 
+from gridstat.broker.capacity.allocation import Gates
+from gridstat.broker.capacity.gate_paths import (
+    GateGraphs,
+    entry_name,
+    exit_name,
+    is_exact,
+    without_gates,
+)
 from gridstat.model.paths import Found, NotFound, disjoint_paths
 from gridstat.model.qos import PATH_ROUTERS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gridstat.broker.capacity.resources import Resources
+    from gridstat.model.paths import PathGraph
 
 CACHED_MAX: Final = 65_536
 SEARCH_BUDGET_S: Final = 0.1
@@ -28,7 +37,10 @@ REUSE_COST: Final = 1
 
 
 class PathQuery(Struct, frozen=True):
-    """Parameters of a path search; `bounds_us` are latency bounds without the end-points."""
+    """Parameters of a path search; `bounds_us` are latency bounds without the end-points.
+
+    Gates are those of a segment whose every gate has one path.
+    """
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
@@ -36,6 +48,8 @@ class PathQuery(Struct, frozen=True):
     excluded_channels: frozenset[int]
     excluded_routers: frozenset[str]
     favoured_channels: frozenset[int]
+    entries: Gates = ()
+    exits: Gates = ()
 
 
 class PathCache:
@@ -46,6 +60,7 @@ class PathCache:
         self._clock = clock
         self._budget_s = budget_s
         self._version = resources.topology_version
+        self._gate_graphs = GateGraphs(resources)
         self._cached: dict[PathQuery, Found | NotFound] = {}
         self._ends_at_s = clock() + SEARCHES_PER_REQUEST * budget_s
 
@@ -74,10 +89,24 @@ class PathCache:
         return answer
 
     def _search(self, query: PathQuery, *, is_fresh: bool) -> Found | NotFound:
+        graph = self._resources.graph(is_fresh=is_fresh)
+        found = self._search_in(graph, query.sources, query.targets, query)
+        entries, exits = query.entries, query.exits
+        if not (entries or exits) or is_exact(entries, exits, found):
+            return found
+        graph = self._gate_graphs.graph(entries, exits, is_fresh=is_fresh)
+        sources = tuple(entry_name(number) for _, number in entries) or query.sources
+        targets = tuple(exit_name(number) for _, number in exits) or query.targets
+        found = self._search_in(graph, sources, targets, query)
+        return without_gates(entries, exits, found) if isinstance(found, Found) else found
+
+    def _search_in(
+        self, graph: PathGraph, sources: Sequence[str], targets: Sequence[str], query: PathQuery
+    ) -> Found | NotFound:
         return disjoint_paths(
-            self._resources.graph(is_fresh=is_fresh),
-            query.sources,
-            query.targets,
+            graph,
+            sources,
+            targets,
             query.bounds_us,
             excluded_channels=query.excluded_channels,
             excluded_routers=query.excluded_routers,
@@ -99,6 +128,8 @@ class PathCache:
                 query.excluded_channels,
                 query.excluded_routers,
                 _NONE_FAVOURED,
+                query.entries,
+                query.exits,
             )
         )
         if isinstance(plain, Found) and self._adds_least(plain, query):

@@ -26,6 +26,7 @@ from gridstat.broker.capacity.admission import (
 from gridstat.broker.capacity.allocation import (
     AllocatedPath,
     AllocationRequest,
+    Gates,
     everys,
     latency_us_max,
     paths_wanted,
@@ -97,6 +98,7 @@ class Planner:
 
     def plan(self, trial: Trial, quality: Quality) -> Plan | Obstacle:
         """Return a plan at this quality, or the obstacle that prevents it."""
+        entries, exits = _gates_of(trial.request, quality)
         query = PathQuery(
             sources=trial.request.sources,
             targets=trial.request.targets,
@@ -107,6 +109,8 @@ class Planner:
             | self._resources.serving_channels(
                 trial.request.variable.variable_id, everys(quality, 0)
             ),
+            entries=entries,
+            exits=exits,
         )
         met: list[Obstacle] = []
         is_fresh = False
@@ -278,6 +282,14 @@ def claim_of(
         subscriber=request.taken_by(path),
         entry=request.entered_by(path),
     )
+
+
+def _gates_of(request: AllocationRequest, quality: Quality) -> tuple[Gates, Gates]:
+    """Return the gates of a segment; none where a single path of several is sought."""
+    count = paths_wanted(quality)
+    if any(gates and len(gates) != count for gates in (request.entries, request.exits)):
+        return (), ()
+    return request.entries, request.exits
 
 
 def path_bounds_us(quality: Quality, ends_us: int) -> tuple[int, ...]:

@@ -39,8 +39,14 @@ def not_found(transaction: Transaction, answer: NotFound, query: ScopePathQuery)
             LatencyNotSatisfiable, text, bottleneck=ends, shortfall=f"{missing_us} µs"
         )
         return refused(found)
-    missing = max(1, query.count - answer.paths_max)
-    text = f"{query.count} disjoint paths {ends} are requested, and {answer.paths_max} exist"
+    return too_few(transaction, query.count, answer.paths_max)
+
+
+def too_few(transaction: Transaction, wanted: int, count: int) -> RefusedOutcome:
+    """Return the refusal for a number of disjoint paths of which fewer exist."""
+    ends = _ends(transaction)
+    missing = max(1, wanted - count)
+    text = f"{wanted} disjoint paths {ends} are requested, and {count} exist"
     unit = "path" if missing == 1 else "paths"
     return refused(
         Refusal.of(RedundancyNotSatisfiable, text, bottleneck=ends, shortfall=f"{missing} {unit}")

@@ -128,6 +128,8 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
             f"    {when}: every {qos['every']}. slot within {milliseconds(qos['latency_us'])} over "
             f"{qos['redundancy']} disjoint path(s), priority {qos['priority']}"
         )
+    if not subscription.get("is_node_disjoint", True):
+        yield "    its paths are link-disjoint: they share a router, and no channel"
     if "detection_ms" in subscription:
         yield f"    {detection_text(subscription['detection_ms'])}"
     for hop in subscription.get("plain", ()):  # A broker of the release before does not tell it.
