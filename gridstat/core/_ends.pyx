@@ -257,6 +257,12 @@ cdef class Sender:
             gs_sender_unlock(self.sender)
         _check_opened(status, "cannot send to {} ports {} and {}".format(*address))
 
+    def restart_sequences(self):
+        """Number the events of every variable from 0 again; counters, key and address go on."""
+        self._enter()
+        gs_sender_restart_sequences(self.sender)
+        gs_sender_unlock(self.sender)
+
     cdef gs_send_status _judge(self, gs_send_status status) except *:
         if status == GS_SEND_TOO_MANY_VARIABLES:
             raise LimitReached("this sender has sent too many different variables",

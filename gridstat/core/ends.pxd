@@ -86,6 +86,7 @@ cdef extern from "sender.h" nogil:
     void gs_sender_shut(gs_sender *) noexcept
     void gs_sender_close(gs_sender *) noexcept
     gs_end_status gs_sender_retarget(gs_sender *, const char *, const uint16_t *) noexcept
+    void gs_sender_restart_sequences(gs_sender *) noexcept
     void gs_sender_set_key(gs_sender *, gs_sealing *) noexcept
     const gs_sealing *gs_sender_key(const gs_sender *) noexcept
     bint gs_sender_try_lock(gs_sender *) noexcept

@@ -363,6 +363,11 @@ gs_send_status gs_sender_send_many(gs_sender *sender, gs_outgoing_batch *batch)
     return batch->sent == batch->count ? GS_SEND_DONE : GS_SEND_FAILED;
 }
 
+void gs_sender_restart_sequences(gs_sender *sender)
+{
+    memset(sender->sequences, 0, sender->variable_count * sizeof *sender->sequences);
+}
+
 void gs_sender_abandon(gs_sender *sender)
 {
     drop_rest(sender, &sender->run, &sender->counters.send_failed);

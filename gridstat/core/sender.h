@@ -81,6 +81,9 @@ void gs_sender_close(gs_sender *sender); /* No thread may use it any more. */
  * holds the lock. */
 gs_end_status gs_sender_retarget(gs_sender *sender, const char *host, const uint16_t ports[2]);
 
+/* Number the events of every variable from 0 again; the caller holds the lock. */
+void gs_sender_restart_sequences(gs_sender *sender);
+
 /* Seal with this key from the next datagram on; NULL: with none, so that nothing is sent. The
  * caller holds the lock. */
 void gs_sender_set_key(gs_sender *sender, gs_sealing *sealing);
