@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 import msgspec
 
-from gridstat.model.channel_security import HOP, NONE, SEALED_VERSION, Security
+from gridstat.model.channel_security import HOP, NONE, Security
 from gridstat.model.errors import NotAuthorised, ShuttingDown, StaleTerm
 from gridstat.model.keys.channel_keys import KeyNews, KeysFailed, SeedOver
 from gridstat.model.rate_law import NS_PER_S
@@ -115,7 +115,8 @@ class RouterFacts:
     command_port: int = 0
     datagram_versions: tuple[int, ...] = (1,)
     endpoint_security: Security = HOP
-    """Whether the channels of end-points are sealed; plain at a router that cannot seal."""
+    """Whether the channels of end-points are sealed, as the file says; a router that cannot seal
+    what is to be sealed has no end-points."""
 
     @property
     def broker(self) -> str:
@@ -335,8 +336,7 @@ class RouterAgent:
         return [Send(self._broker_peer, report)]
 
     def _endpoint_security(self) -> Security:
-        can_seal = SEALED_VERSION in self._facts.datagram_versions
-        return self._facts.endpoint_security if can_seal and self._edge is not None else NONE
+        return NONE if self._edge is None else self._facts.endpoint_security
 
     def _disconnected(self, peer: str, now_ns: int) -> list[RouterInstruction]:
         if peer == self._broker_peer:

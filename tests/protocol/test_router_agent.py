@@ -49,6 +49,7 @@ from tests.protocol.router_conversation import (
 )
 
 if TYPE_CHECKING:
+    from gridstat.model.channel_security import Security
     from gridstat.router.channel_reports import ChannelNews
 
 FIRST = ChangeTable(
@@ -85,6 +86,14 @@ def test_a_new_process_reports_a_first_time_and_a_lost_session_does_not(
     assert isinstance(again, ReportRouter)
     assert (again.is_first_time, again.term) == (False, 4)
     assert again.digest == router.agent.table.digest != 0
+
+
+@pytest.mark.parametrize("security", ["hop", "none"])
+def test_an_edge_reports_what_its_file_says_even_if_it_cannot_seal(security: Security) -> None:
+    router = RouterConversation(datagram_versions=(1, 2), endpoint_security=security)
+    [report] = said_to(BROKER, router.connect(BROKER))
+    assert isinstance(report, ReportRouter)
+    assert (report.datagram_versions, report.endpoint_security) == ((1, 2), security)
 
 
 def test_a_report_that_was_never_answered_is_still_the_first(router: RouterConversation) -> None:
