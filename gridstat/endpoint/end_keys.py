@@ -14,7 +14,7 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final, Protocol, assert_never
 
 from gridstat.model.errors import GridStatError, NotAuthorised
-from gridstat.model.keys.channel_keys import ChannelKeys, KeysFailed, SeedOver
+from gridstat.model.keys.channel_keys import ChannelKeys, KeysFailed, SeedOver, SeedOverdue
 from gridstat.net.command.router_messages import SeedAccepted
 
 if TYPE_CHECKING:
@@ -217,6 +217,14 @@ def _log(news: KeyNews) -> None:
             log.warning(
                 "seed_over channel_id=%d sends=%d hint='its edge router has given no seed for "
                 "long; check the session with it'",
+                news.channel_id,
+                news.is_sender,
+            )
+        case SeedOverdue():
+            log.warning(
+                "seed_overdue channel_id=%d sends=%d hint='its edge router has given no fresh seed "
+                "for long; check the session with it, for the channel stops 24 h after its last "
+                "seed'",
                 news.channel_id,
                 news.is_sender,
             )

@@ -27,7 +27,7 @@ import msgspec
 
 from gridstat.model.channel_security import HOP, NONE, Security
 from gridstat.model.errors import NotAuthorised, ShuttingDown, StaleTerm
-from gridstat.model.keys.channel_keys import KeyNews, KeysFailed, SeedOver
+from gridstat.model.keys.channel_keys import KeyNews, KeysFailed, SeedOver, SeedOverdue
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.machine import (
     CancelTimer,
@@ -243,7 +243,7 @@ class RouterAgent:
                 return [] if self._edge is None else [*self._edge.report_policed(event, now_ns)]
             case CountersRead(report):
                 return self._report_to_broker(self._with_own_counters(report))
-            case SeedTaken() | AddressChecked() | SeedOver() | KeysFailed():
+            case SeedTaken() | AddressChecked() | SeedOver() | SeedOverdue() | KeysFailed():
                 return self._sealed_news(event, now_ns)
             case _:
                 assert_never(event)
@@ -256,7 +256,7 @@ class RouterAgent:
                 return self._seed_taken(event, now_ns)
             case AddressChecked():
                 return [] if self._edge is None else self._edge.address_checked(event, now_ns)
-            case SeedOver() | KeysFailed():
+            case SeedOver() | SeedOverdue() | KeysFailed():
                 return [_note_of_keys(event)]
             case _:
                 assert_never(event)
@@ -466,6 +466,12 @@ def _note_of_keys(news: KeyNews) -> Note:
         case SeedOver():
             hint = "its last seed is too old; bring back the broker, or the end-point's session"
             return Note("seed_over", (*channel, ("hint", hint)), is_warning=True)
+        case SeedOverdue():
+            hint = (
+                "bring back the broker, or the end-point's session; the channel stops 24 h after "
+                "its last seed"
+            )
+            return Note("seed_overdue", (*channel, ("hint", hint)), is_warning=True)
         case KeysFailed():
             hint = "the other channels go on, and this one is tried again; report it as a bug"
             facts = (*channel, ("reason", news.reason), ("hint", hint))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.model.errors import LimitReached, NotAuthorised, ShuttingDown, StaleTerm
+from gridstat.model.keys.channel_keys import KeyNews, KeysFailed, SeedOver, SeedOverdue
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import Submit
 from gridstat.net.command.machine import CancelTimer, Close, Note, Send, SetTimer
@@ -329,3 +330,20 @@ def test_the_agent_needs_no_network_and_repeats_itself_exactly() -> None:
         ]
 
     assert conversation() == conversation()
+
+
+@pytest.mark.parametrize(
+    ("news", "word"),
+    [
+        (SeedOverdue(7, is_sender=True), "seed_overdue"),
+        (SeedOver(7, is_sender=True), "seed_over"),
+        (KeysFailed(7, is_sender=True, reason="no"), "keys_failed"),
+    ],
+)
+def test_a_router_without_a_broker_warns_of_its_keys(
+    router: RouterConversation, news: KeyNews, word: str
+) -> None:
+    [note] = router.tell(news)
+    assert isinstance(note, Note)
+    assert (note.word, note.is_warning) == (word, True)
+    assert ("channel_id", 7) in note.facts

@@ -56,6 +56,14 @@ class SeedOver:
 
 
 @dataclass(frozen=True, slots=True)
+class SeedOverdue:
+    """A channel has had no fresh seed for long, and will stop; said once until one comes."""
+
+    channel_id: int
+    is_sender: bool
+
+
+@dataclass(frozen=True, slots=True)
 class KeysFailed:
     """The core refused the key of a channel, which is tried again; said once until it succeeds."""
 
@@ -64,7 +72,7 @@ class KeysFailed:
     reason: str
 
 
-KeyNews: TypeAlias = SeedOver | KeysFailed
+KeyNews: TypeAlias = SeedOver | SeedOverdue | KeysFailed
 _End: TypeAlias = tuple[int, bool]
 """A channel, and whether it is its sending end."""
 
@@ -85,6 +93,7 @@ class ChannelKeys:
         self._over: set[int] = set()
         self._failed: set[_End] = set()
         """Ends whose core does not have the keys that it should have."""
+        self._overdue: set[_End] = set()
 
     # Channels.
 
@@ -175,7 +184,11 @@ class ChannelKeys:
             news += self._apart(self._step_sending, (channel_id, True), now_ns)
         for channel_id in list(self._receiving):
             news += self._apart(self._step_receiving, (channel_id, False), now_ns)
-        return news
+        return [*news, *self._newly_overdue(now_ns)]
+
+    def _newly_overdue(self, now_ns: int) -> list[SeedOverdue]:
+        before, self._overdue = self._overdue, self._overdue_ends(now_ns)
+        return [SeedOverdue(*end) for end in sorted(self._overdue - before)]
 
     def _apart(
         self, step: Callable[[int, int], list[KeyNews]], end: _End, now_ns: int
@@ -221,9 +234,14 @@ class ChannelKeys:
 
     def overdue(self, now_ns: int) -> list[int]:
         """Return the channels, of either direction, whose fresh seed is overdue."""
-        sending = [number for number, keys in self._sending.items() if keys.is_overdue(now_ns)]
-        receiving = [number for number, keys in self._receiving.items() if keys.is_overdue(now_ns)]
-        return sorted({*sending, *receiving})
+        return sorted({channel_id for channel_id, _ in self._overdue_ends(now_ns)})
+
+    def _overdue_ends(self, now_ns: int) -> set[_End]:
+        sending = {(each, True) for each, keys in self._sending.items() if keys.is_overdue(now_ns)}
+        receiving = {
+            (each, False) for each, keys in self._receiving.items() if keys.is_overdue(now_ns)
+        }
+        return sending | receiving
 
     def keyless(self) -> list[int]:
         """Return the open channels, of either direction, that have no key."""

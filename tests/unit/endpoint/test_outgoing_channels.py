@@ -142,3 +142,11 @@ def test_a_closed_sender_holds_up_no_other_channel(
     station.pass_epochs(3)
     assert station.senders[UP[E1]].epochs == [5, 6, 7, 8]
     assert caplog.text.count("keys_failed channel_id=6") == 1
+
+
+def test_an_end_point_warns_of_its_overdue_seeds(
+    station: Station, caplog: pytest.LogCaptureFixture
+) -> None:
+    station.attach(E0)
+    station.pass_epochs(65)
+    assert caplog.text.count("seed_overdue channel_id=6 sends=1") == 1

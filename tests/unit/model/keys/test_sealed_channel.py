@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gridstat.model.errors import LayoutError
-from gridstat.model.keys.channel_keys import SeedOver
+from gridstat.model.keys.channel_keys import SeedOver, SeedOverdue
 from gridstat.model.keys.key_settings import KEYS_DEFAULT, KeySettings, NumberedKey, Seed
 from gridstat.model.keys.seed_giver import ANSWER_NS_MAX, End
 from gridstat.model.keys.sending_keys import DATAGRAMS_MAX
@@ -40,7 +40,10 @@ def test_a_day_without_a_giver_loses_nothing_and_then_stops_in_words() -> None:
     channel.is_giver_there = False
     channel.run(24 * HOUR_S - 10, step_s=5)
     assert lost(channel) == 0
-    assert not channel.over
+    assert channel.over == [
+        SeedOverdue(CHANNEL, is_sender=True),
+        SeedOverdue(CHANNEL, is_sender=False),
+    ], "each end says it once"
     assert channel.sender.overdue(channel.now_ns) == [CHANNEL]
     channel.run(20)
     assert SeedOver(CHANNEL, is_sender=True) in channel.over
@@ -48,6 +51,17 @@ def test_a_day_without_a_giver_loses_nothing_and_then_stops_in_words() -> None:
     assert channel.unsent > 0
     assert channel.sender.keyless() == [CHANNEL]
     assert channel.receiver.keyless() == [CHANNEL]
+
+
+def test_an_end_warns_again_only_after_a_fresh_seed() -> None:
+    channel = SealedChannel(KEYS_DEFAULT)
+    for _ in range(2):
+        channel.is_giver_there = False
+        channel.run(2 * HOUR_S + 60, step_s=5)
+        channel.restart_giver()
+        channel.run(10)
+    warned = [SeedOverdue(CHANNEL, is_sender=True), SeedOverdue(CHANNEL, is_sender=False)]
+    assert channel.over == 2 * warned
 
 
 def test_a_giver_that_returns_ends_the_stop() -> None:
