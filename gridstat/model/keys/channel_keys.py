@@ -97,11 +97,11 @@ class ChannelKeys:
 
     # Channels.
 
-    def channel_opened(self, channel_id: int, now_ns: int) -> None:
+    def channel_opened(self, channel_id: int, now_ns: int, *, goes_on: bool = False) -> None:
         """Install a key in a channel that was opened, or opened again.
 
-        Epochs have passed while it was closed, and the receiver has counted them. Its counter may
-        have begun anew, so a key that was in use is followed by another one in any case.
+        Epochs have passed while it was closed, and the receiver has counted them. Unless its
+        counter `goes_on`, a key that was in use is followed by another one in any case.
         """
         self._channels.add(channel_id)
         waiting = self._waiting_firsts.pop(channel_id, None)
@@ -110,14 +110,17 @@ class ChannelKeys:
             key = keys.step(now_ns, 0) or keys.key()
         elif channel_id in self._sending:
             keys = self._sending[channel_id]
-            key = keys.step(now_ns, 0) or keys.advance(now_ns)
+            anew = keys.go_on if goes_on else keys.advance
+            key = keys.step(now_ns, 0) or anew(now_ns)
         else:
             return
         if not keys.is_over(now_ns):  # The next step reports one that is.
             self._core.set_sending_key(channel_id, *key)
 
     def channel_interrupted(self, channel_id: int) -> None:
-        """Note that a channel is closed in the core for now; its keys wait for it."""
+        """Note that a channel is about to close in the core; its keys wait for it."""
+        if channel_id in self._channels and channel_id in self._sending:
+            self._sending[channel_id].carry(self._core.sending_state(channel_id)["datagrams"])
         self._channels.discard(channel_id)
 
     def channel_closed(self, channel_id: int) -> None:
