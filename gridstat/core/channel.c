@@ -96,11 +96,18 @@ void gs_channel_hold(gs_channel *channel, gs_holding holding)
     __atomic_store_n(&channel->holding, (uint8_t)holding, __ATOMIC_RELEASE);
 }
 
+/* NULL: there is none, or it has sealed as many datagrams as it may. */
+static gs_sealing *usable_key(const gs_channel *channel)
+{
+    gs_sealing *sealing = __atomic_load_n(&channel->sealing, __ATOMIC_ACQUIRE);
+    return sealing == NULL || gs_sealing_is_used_up(sealing) ? NULL : sealing;
+}
+
 gs_counter *gs_channel_silence(gs_channel *channel)
 {
     if (__atomic_load_n(&channel->holding, __ATOMIC_ACQUIRE) != GS_SENDS_ALL)
         return &channel->counters.unproven;
-    if (channel->is_sealed && __atomic_load_n(&channel->sealing, __ATOMIC_ACQUIRE) == NULL)
+    if (channel->is_sealed && usable_key(channel) == NULL)
         return &channel->counters.no_key;
     return NULL;
 }
@@ -355,7 +362,7 @@ append(gs_channel *channel, uint32_t port, const uint8_t *event, uint32_t bytes,
 static bool begin_sending(gs_channel *channel, uint32_t port)
 {
     gs_counter *silence = gs_channel_silence(channel);
-    channel->keys[port] = __atomic_load_n(&channel->sealing, __ATOMIC_ACQUIRE);
+    channel->keys[port] = channel->is_sealed ? usable_key(channel) : NULL;
     channel->closed_events[port] = 0;
     if (silence == NULL && channel->is_sealed && channel->keys[port] == NULL)
         silence = &channel->counters.no_key; /* It was taken away just now. */
@@ -424,7 +431,7 @@ static uint32_t write_probe(gs_channel *channel, uint8_t *probe)
 {
     if (!gs_channel_is_probing(channel))
         return 0;
-    gs_sealing *sealing = __atomic_load_n(&channel->sealing, __ATOMIC_ACQUIRE);
+    gs_sealing *sealing = usable_key(channel);
     if (!channel->is_sealed)
         gs_header_write(probe, channel->version, GS_HEADER_BYTES, channel->channel_id,
                         next_counter(channel));

@@ -39,7 +39,7 @@ typedef struct {
     gs_counter datagrams_out, bytes_out, fallback, mtu_changes;
     gs_counter probes_sent, probes_failed;
     gs_counter replay_queued; /* Part of `queued`. */
-    gs_counter no_key;        /* Due while a sealed channel had no key. */
+    gs_counter no_key;        /* Due while a sealed channel had no key, or a used up one. */
     gs_counter unproven;      /* Due while the channel was held. */
 } gs_channel_counters;
 

@@ -25,6 +25,11 @@ typedef struct {
 
 /* --- Sending ----------------------------------------------------------------------------- */
 
+/* Datagrams under one key since it was set. There is room to 2^23 for those of the runs that are
+ * open when it is reached, and for those before the channel was opened again with the same key. The
+ * control side changes keys long before; if it is late, nothing more is sealed. */
+#define GS_SEALED_DATAGRAMS_MAX ((1U << 23) - (1U << 19))
+
 typedef struct {
     gs_seal_key *key;
     gs_counter datagrams; /* Sealed with this key. */
@@ -33,6 +38,11 @@ typedef struct {
 
 gs_sealing *gs_sealing_open(gs_seal_backend backend, const gs_key_spec *spec); /* NULL: none. */
 void gs_sealing_close(void *sealing); /* Wipes the key; NULL is no error. */
+
+static inline bool gs_sealing_is_used_up(const gs_sealing *sealing)
+{
+    return gs_read(&sealing->datagrams) >= GS_SEALED_DATAGRAMS_MAX;
+}
 
 /* Write the header of a datagram of `length`, the tag not counted, and seal it in place. */
 static inline void gs_sealing_write(gs_sealing *sealing, uint8_t *datagram, uint32_t length,

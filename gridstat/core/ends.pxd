@@ -88,7 +88,7 @@ cdef extern from "sender.h" nogil:
     gs_end_status gs_sender_retarget(gs_sender *, const char *, const uint16_t *) noexcept
     void gs_sender_restart_sequences(gs_sender *) noexcept
     void gs_sender_set_key(gs_sender *, gs_sealing *) noexcept
-    const gs_sealing *gs_sender_key(const gs_sender *) noexcept
+    const gs_sealing *gs_sender_key(gs_sender *) noexcept
     bint gs_sender_try_lock(gs_sender *) noexcept
     bint gs_sender_lock(gs_sender *) noexcept
     void gs_sender_unlock(gs_sender *) noexcept
