@@ -230,7 +230,7 @@ cdef class Sender:
         sealing = gs_sender_key(self.sender)
         epoch, datagrams = -1, 0
         if sealing != NULL:
-            epoch, datagrams = sealing.epoch, gs_read(&sealing.datagrams)
+            epoch, datagrams = sealing.epoch, gs_sealing_datagrams(sealing)
         return {"epoch": epoch, "datagrams": datagrams, "first_counter": self.first_counter,
                 "newest_counter": gs_sender_counter(self.sender)}
 

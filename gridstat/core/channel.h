@@ -86,6 +86,7 @@ typedef struct gs_channel {
     uint64_t first_counter;           /* Of the first datagram since it was opened. */
     uint8_t holding;                  /* Atomic: a `gs_holding`. */
     gs_sealing *sealing;              /* Atomic: the key to use from the next run on; NULL: none. */
+    gs_sealing *owned_key;            /* The writer's: the one it set, also when it is used up. */
     gs_sealing *keys[GS_PORTS];       /* Of the open runs; valid until the flush. */
     uint32_t closed_events[GS_PORTS]; /* Events in closed sealed segments. */
     uint16_t segment_events[GS_PORTS][GS_RUN_SEGMENTS_MAX]; /* Events in each of them. */

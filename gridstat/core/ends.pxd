@@ -30,8 +30,8 @@ cdef extern from "channel_keys.h" nogil:
         uint8_t key[16]
         uint8_t salt[4]
     ctypedef struct gs_sealing:
-        uint64_t datagrams
         uint8_t epoch
+    uint64_t gs_sealing_datagrams(const gs_sealing *) noexcept
     gs_sealing *gs_sealing_open(gs_seal_backend, const gs_key_spec *) noexcept
 
 cdef extern from "end_socket.h" nogil:

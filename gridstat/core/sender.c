@@ -47,6 +47,7 @@ struct gs_sender {
     uint32_t overhead;   /* Bytes of a datagram beside its events. */
     gs_sealing *sealing; /* In use; NULL: not sealed, or no key yet. */
     gs_sealing *asked;   /* Atomic: the key to use from the next run on; NULL: no other. */
+    bool is_used_up;     /* The key in use may seal no other run. */
     gs_sealing *ended;   /* Atomic: the one before it, for the control side to close. */
     gs_outgoing_run lone, run;
     gs_sender_counters counters;
@@ -192,6 +193,8 @@ static inline uint32_t finish_datagram(gs_sender *sender, uint8_t *at, uint32_t 
         gs_header_write(at, sender->version, length, sender->channel_id, counter);
         return length;
     }
+    if (gs_sealing_count(sender->sealing))
+        sender->is_used_up = true;
     gs_sealing_write(sender->sealing, at, length, sender->channel_id, counter, port);
     return length + GS_TAG_BYTES;
 }
@@ -231,6 +234,7 @@ static __attribute__((noinline)) void take_asked(gs_sender *sender)
     if (fresh == NULL)
         return;
     gs_sealing *before = sender->sealing;
+    sender->is_used_up = false;
     __atomic_store_n(&sender->sealing, fresh == &no_sealing ? NULL : fresh, __ATOMIC_RELEASE);
     __atomic_store_n(&sender->ended, before, __ATOMIC_RELEASE);
 }
@@ -242,7 +246,7 @@ static bool has_no_key(gs_sender *sender)
         return false;
     if (__builtin_expect(__atomic_load_n(&sender->asked, __ATOMIC_RELAXED) != NULL, 0))
         take_asked(sender);
-    return sender->sealing == NULL || gs_sealing_is_used_up(sender->sealing);
+    return sender->sealing == NULL || sender->is_used_up;
 }
 
 gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event)

@@ -168,7 +168,7 @@ static void read_states(void)
     assert(gs_receiver_keys(stage.receiver, DOWN, &facts) && facts.epoch <= 256);
     assert(gs_read(&stage.channel->counter) + 1 >= stage.channel->first_counter);
     const gs_sealing *sealing = gs_sender_key(stage.sender);
-    assert(sealing != NULL && gs_read(&sealing->datagrams) <= gs_sender_counter(stage.sender));
+    assert(sealing != NULL && gs_sealing_datagrams(sealing) <= gs_sender_counter(stage.sender));
 }
 
 static void stress(gs_seal_backend backend)
@@ -235,7 +235,7 @@ static void set_keys_during_a_call(gs_seal_backend backend, gs_sender *sender)
     gs_sender_set_key(sender, gs_sealing_open(backend, &third));
     gs_sender_unlock(sender);
     assert(send_one(sender) == GS_SEND_DONE);
-    assert(gs_read(&gs_sender_key(sender)->datagrams) == 1);
+    assert(gs_sealing_datagrams(gs_sender_key(sender)) == 1);
 }
 
 /* However late the control side is, no key seals more than 2^23 datagrams. */
@@ -252,7 +252,7 @@ static void use_a_sender_s_key_up(gs_seal_backend backend)
     assert(gs_sender_open(&words, &sender) == GS_END_OK);
     gs_sealing *sealing = gs_sealing_open(backend, &first);
     gs_sender_set_key(sender, sealing);
-    sealing->datagrams = GS_SEALED_DATAGRAMS_MAX - 1;
+    sealing->left = 1;
     assert(send_one(sender) != GS_SEND_NO_KEY);
     assert(send_one(sender) == GS_SEND_NO_KEY && gs_sender_probe(sender) == GS_SEND_NO_KEY);
     uint32_t ids[VARIABLES] = {0};
@@ -261,7 +261,7 @@ static void use_a_sender_s_key_up(gs_seal_backend backend)
         .variable_ids = ids, .created_ns = stamps, .values = values, .count = VARIABLES};
     assert(gs_sender_send_many(sender, &batch) == GS_SEND_NO_KEY && batch.sent == 0);
     assert(gs_sender_counted(sender)->no_key == 1 + VARIABLES);
-    assert(gs_sender_key(sender)->datagrams == GS_SEALED_DATAGRAMS_MAX);
+    assert(gs_sealing_datagrams(gs_sender_key(sender)) == GS_SEALED_DATAGRAMS_MAX);
     gs_sender_set_key(sender, gs_sealing_open(backend, &next));
     assert(send_one(sender) != GS_SEND_NO_KEY);
     set_keys_during_a_call(backend, sender);
@@ -280,7 +280,7 @@ static void use_a_channel_s_key_up(gs_seal_backend backend)
     assert(gs_channel_open(&words, &channel) == 0);
     gs_sealing *sealing = gs_sealing_open(backend, &first);
     assert(gs_channel_swap_key(channel, sealing) == NULL);
-    sealing->datagrams = GS_SEALED_DATAGRAMS_MAX - 2;
+    sealing->left = 2;
     assert(gs_channel_probe(channel, 1) != 0 && gs_channel_silence(channel) == NULL);
     gs_channel_append_rare(channel, GS_PORT_DATA, event, sizeof event);
     gs_channel_flush(channel);
@@ -289,7 +289,7 @@ static void use_a_channel_s_key_up(gs_seal_backend backend)
     gs_channel_flush(channel);
     assert(gs_channel_probe(channel, 2) == 0);
     assert(channel->counters.no_key == 1 && channel->counters.sent == 1);
-    assert(sealing->datagrams == GS_SEALED_DATAGRAMS_MAX);
+    assert(gs_sealing_datagrams(sealing) == GS_SEALED_DATAGRAMS_MAX);
     gs_channel_close(channel);
 }
 
