@@ -254,7 +254,7 @@ def test_many_events_wait_for_room_and_lose_nothing() -> None:
 
 def test_keys_are_read_and_changed_while_many_events_wait_for_room() -> None:
     first, second = key_of(1), key_of(2)
-    epochs = []
+    epochs: list[int] = []
     with (
         Wire() as wire,
         Sender(LINK, wire.address, posix=True, datagram_version=3, is_sealed=True) as sender,
