@@ -9,7 +9,12 @@ from lab.simulation.properties.agreement import check_agreement, check_nothing_i
 from lab.simulation.properties.answers import Answers
 from lab.simulation.properties.continuity import Continuity
 from lab.simulation.properties.delivery import check_deliveries, is_turned_away
-from lab.simulation.properties.ledger import check_capacity, check_ledger, check_no_promise
+from lab.simulation.properties.ledger import (
+    check_capacity,
+    check_law,
+    check_ledger,
+    check_no_promise,
+)
 from lab.simulation.properties.shares import check_shares
 from lab.simulation.properties.tables import check_bare_tables, check_tables
 from lab.simulation.properties.unrest import absent, unrest_of_endpoints, unusable
@@ -64,6 +69,7 @@ class Properties:
         check_rules(broker)
         check_agreement(self.cloud, broker)
         check_ledger(broker)
+        check_law(broker)
         check_tables(self.cloud, broker)
         check_deliveries(self.cloud, broker)
 
