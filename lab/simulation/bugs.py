@@ -53,7 +53,7 @@ def planted(name: str, bugs: Mapping[str, Bug] | None = None) -> Iterator[None]:
     before = [(patch, patch.owner.__dict__[patch.name]) for patch in patches]
     try:
         for patch, right in before:
-            setattr(patch.owner, patch.name, patch.make(right))
+            setattr(patch.owner, patch.name, patch.planted(right))
         yield
     finally:
         for patch, right in before:

@@ -20,6 +20,17 @@ class Patch:
     name: str
     make: Callable[[Function], Function]
 
+    def planted(self, right: Function) -> Function:
+        """Return the wrong one, under the name of the right one: pickle copies it by that."""
+        wrong = self.make(right)
+        wrong.__name__ = self.name
+        if isinstance(self.owner, type):
+            wrong.__module__ = self.owner.__module__
+            wrong.__qualname__ = f"{self.owner.__qualname__}.{self.name}"
+        else:
+            wrong.__module__, wrong.__qualname__ = self.owner.__name__, self.name
+        return wrong
+
 
 @dataclass(frozen=True, slots=True)
 class Bug:
@@ -29,11 +40,10 @@ class Bug:
     patches: tuple[Patch, ...]
 
 
-def do_nothing(right: Function) -> Function:
+def do_nothing(_: Function) -> Function:
     """Make a function that does nothing, as if its call had been forgotten."""
 
     def silent(*_: object, **__: object) -> None:
         """Do nothing."""
 
-    silent.__name__ = right.__name__  # Pickle copies a stored function by its name.
     return silent

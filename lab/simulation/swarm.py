@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from gridstat.broker.settings import BrokerSettings, Quotas
+from lab.simulation.compaction import draw_compactions
 from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.modes import MODES_DEFINED
 from lab.simulation.topology import CLOUD, SHAPES, VARIANTS, Outline, Topology, topology
@@ -135,6 +136,8 @@ class Swarm:
     is_cold: bool
     rule_changes: tuple[int, ...] = ()
     """Times at which operators revoke or grant an access rule."""
+    compactions: tuple[int, ...] = ()
+    """Times at which the broker compacts its journal."""
 
     @property
     def is_quiet(self) -> bool:
@@ -175,6 +178,7 @@ def draw(seed: int) -> Swarm:
         is_all_encoded=random.random() < ALL_ENCODED_SHARE,
         is_cold=random.random() < COLD_SHARE,
         rule_changes=draw_rule_changes(seed, chaos_ns),
+        compactions=draw_compactions(Random(f"compactions {seed}"), chaos_ns),
     )
 
 

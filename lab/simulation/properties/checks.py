@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lab.simulation.model_keys import unrest_of_keys
-from lab.simulation.properties.agreement import check_agreement, check_nothing_is_left
+from lab.simulation.properties.agreement import (
+    check_agreement,
+    check_nothing_is_left,
+    check_patterns,
+)
 from lab.simulation.properties.answers import Answers
 from lab.simulation.properties.continuity import Continuity
 from lab.simulation.properties.delivery import check_deliveries, is_turned_away
@@ -68,6 +72,7 @@ class Properties:
         broker = self._broker()
         check_rules(broker)
         check_agreement(self.cloud, broker)
+        check_patterns(self.cloud, broker)
         check_ledger(broker)
         check_law(broker)
         check_tables(self.cloud, broker)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.settings import BrokerSettings
 from gridstat.broker.tree.tree_settings import TreeSettings
+from lab.simulation.compaction import draw_compactions
 from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.modes import MODES_DEFINED
 from lab.simulation.swarm import EndPointPlan, Work, at_once_of, draw_quotas, draw_rule_changes
@@ -103,6 +104,8 @@ class FloodWork(Enum):
     """Publish a flooding variable again, and ask some broker above it to flood it."""
 
 
+UP_WITHIN_NS: Final = (300 * NS_PER_MS, NS_PER_S, 5 * NS_PER_S)
+"""Times within which a commit is to be confirmed; the short ones pass while routers are away."""
 WORK_MIN: Final = 3
 WORK_MANY: Final = 30
 END_POINTS: Final = (2, 3, 3, 4)
@@ -119,6 +122,7 @@ class Paces:
     retire_after_ns: int = 2 * NS_PER_S
     snapshot_after: int = 100_000
     replan_at_once: int = 64
+    up_within_ns: int = 5 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,7 @@ class TreeSwarm:
     work: tuple[tuple[int, Work, int], ...] = ()
     floods: tuple[tuple[int, FloodWork], ...] = ()
     rule_changes: tuple[int, ...] = ()
+    compactions: tuple[int, ...] = ()
     chaos_ns: int = 0
     is_all_encoded: bool = False
     is_cold: bool = False
@@ -155,6 +160,7 @@ class TreeSwarm:
                 parent=parent,
                 snapshot_after=paces.snapshot_after,
                 replan_at_once=paces.replan_at_once,
+                up_within_ns=paces.up_within_ns,
                 modes_defined=MODES_DEFINED,
                 keys=SIMULATED_KEYS,
             )
@@ -204,11 +210,13 @@ def draw(seed: int) -> TreeSwarm:
             retire_after_ns=random.choice((500, 2_000)) * NS_PER_MS,
             snapshot_after=random.choice((40, 100_000)),
             replan_at_once=random.choice((2, 64)),
+            up_within_ns=Random(f"tree commits {seed}").choice(UP_WITHIN_NS),
         ),
         faults=_with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns),
         work=_draw_work(random, chaos_ns, len(endpoints)),
         floods=_draw_floods(seed, chaos_ns),
         rule_changes=draw_rule_changes(seed, chaos_ns),
+        compactions=draw_compactions(Random(f"tree compactions {seed}"), chaos_ns),
         chaos_ns=chaos_ns,
         is_all_encoded=random.random() < ALL_ENCODED_SHARE,
         is_cold=random.random() < COLD_SHARE,

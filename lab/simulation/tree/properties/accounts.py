@@ -13,6 +13,7 @@ from lab.simulation.arithmetic import EVENT_BYTES, events_of, fits, is_sum, scal
 from lab.simulation.modes import MODES, active_with
 from lab.simulation.properties.ledger import check_capacity, check_no_promise
 from lab.simulation.properties.shares import check_shares
+from lab.simulation.tree.properties.latencies import check_no_channel_late
 from lab.simulation.tree.properties.scope_shares import check_scope_shares
 from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
@@ -42,6 +43,7 @@ def check_fitting(grid: TreeGrid) -> None:
     for name, broker in grid.qos_brokers().items():
         _check_borders(name, broker)
         check_scope_shares(name, broker)
+        check_no_channel_late(name, broker)
 
 
 def _check_borders(name: str, broker: QosBroker) -> None:
