@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.model.identifiers import VariableId
-from gridstat.model.qos import ModalQos, QosRequest
+from gridstat.model.qos import REDUNDANCY_MAX, ModalQos, QosRequest
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, StatusVariable
 from gridstat.net.command.endpoint_messages import (
@@ -39,6 +39,8 @@ TIGHT_US: Final = (1_500, 6_000, 50_000)
 """Bounds for single paths; disjoint paths within a tight bound are tested separately."""
 LATENCY_BAND: Final = 8
 """Ratio of the worst accepted latency to the desired one, where they differ."""
+MANY_PATHS_SHARE: Final = 0.08
+"""Share of requests for several paths that ask for more than two."""
 MODAL_SHARE: Final = 0.25
 UNDEFINED_SHARE: Final = 0.05
 MODES_DEFINED_IN_ORDER: Final = tuple(sorted(MODES_DEFINED))
@@ -212,6 +214,8 @@ class Workload:
         world = self._world
         every = EVERYS[world.between(0, len(EVERYS) - 1)]
         redundancy = 1 + world.chance(0.6)
+        if redundancy > 1 and world.chance(MANY_PATHS_SHARE):
+            redundancy = world.between(3, REDUNDANCY_MAX)
         is_tight = redundancy == 1 and world.chance(0.3)
         latency_us = TIGHT_US[world.between(0, 2)] if is_tight else LATENCY_US
         return QosRequest(

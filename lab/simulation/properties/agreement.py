@@ -83,8 +83,8 @@ def _check_contracts(cloud: Cloud, name: str, broker: LeafBroker) -> None:
 
 def check_patterns(cloud: Cloud, broker: LeafBroker) -> None:
     """Check that a pattern has every name that it matches, unless one of them did not fit."""
-    if cloud.swarm.rule_changes or not cloud.swarm.is_quiet:
-        return  # Rules say which of the names somebody may have; a fault may leave no way to one.
+    if cloud.swarm.rule_changes:
+        return  # Rules say which of the names somebody may have.
     registry, refused = broker.registry, cloud.broker_node.patterns_refused
     for number, held in registry.patterns.items():
         if number in refused:

@@ -13,7 +13,7 @@ from lab.simulation.compaction import draw_compactions
 from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.modes import MODES_DEFINED
 from lab.simulation.swarm import EndPointPlan, Work, at_once_of, draw_quotas, draw_rule_changes
-from lab.simulation.tree.shapes import VARIANTS, Outline, tree_plan
+from lab.simulation.tree.shapes import DRAWN_VARIANTS, VARIANTS, Outline, tree_plan
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -80,6 +80,12 @@ WEIGHTS: Final = {
 }
 FLOODED_SEEDS: Final = 5
 """Operators flood in one of so many seeds; the other seeds run as they did before floods."""
+DRAWN_SEEDS: Final = 6
+DRAWN_REST: Final = 4
+"""Remainder of the seeds, one in six, whose tree is drawn."""
+VAST_SEEDS: Final = 300
+VAST_REST: Final = 154
+"""One in so many of all seeds has a tree of more than thirty clouds; they take long."""
 PATHS_CUT_SEEDS: Final = 4
 PATHS_CUT_REST: Final = 3
 """Remainder of the seeds, one in four, that cut all paths of a contract at once, a few times."""
@@ -193,7 +199,7 @@ def draw(seed: int) -> TreeSwarm:
     random = Random(f"tree swarm {seed}")
     tree = random.choices(list(TREE_WEIGHTS), list(TREE_WEIGHTS.values()))[0]
     room = "tight" if random.random() < TIGHT_SHARE else "ample"
-    outline = Outline(tree, room, random.randrange(VARIANTS))
+    outline = _drawn_outline(seed, room) or Outline(tree, room, random.randrange(VARIANTS))
     plan = tree_plan(outline)
     endpoints = _draw_endpoints(random, plan)
     chaos_ns = random.randint(3, 6) * NS_PER_S
@@ -221,6 +227,14 @@ def draw(seed: int) -> TreeSwarm:
         is_all_encoded=random.random() < ALL_ENCODED_SHARE,
         is_cold=random.random() < COLD_SHARE,
     )
+
+
+def _drawn_outline(seed: int, room: str) -> Outline | None:
+    """Return the outline of a drawn tree, in some of the seeds; the others stay as they were."""
+    if seed % DRAWN_SEEDS != DRAWN_REST:
+        return None
+    kind = "vast" if seed % VAST_SEEDS == VAST_REST else "uneven"
+    return Outline(kind, room, Random(f"tree shape {seed}").randrange(DRAWN_VARIANTS[kind]))
 
 
 def _draw_endpoints(random: Random, plan: TreePlan) -> tuple[EndPointPlan, ...]:
