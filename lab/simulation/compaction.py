@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 RULE: Final = "a compacted journal says what the one before it said"
 OPERATIONS_MANY: Final = 1_000_000
-SHARE: Final = 0.4
-"""Share of seeds in which brokers compact, now and then."""
 TIMES_MAX: Final = 3
 ANSWERS: Final = ".answer_cache."
 VOLATILE: Final = frozenset(
@@ -48,8 +46,6 @@ class Restorable(Protocol):
 
 def draw_compactions(random: Random, chaos_ns: int) -> tuple[int, ...]:
     """Draw the times at which a journal is long enough to be compacted."""
-    if random.random() >= SHARE:
-        return ()
     count = random.randint(1, TIMES_MAX)
     return tuple(sorted(random.randint(500 * NS_PER_MS, chaos_ns) for _ in range(count)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.model.identifiers import VariableId
-from gridstat.model.qos import REDUNDANCY_MAX, ModalQos, QosRequest
+from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, StatusVariable
 from gridstat.net.command.endpoint_messages import (
@@ -39,8 +39,9 @@ TIGHT_US: Final = (1_500, 6_000, 50_000)
 """Bounds for single paths; disjoint paths within a tight bound are tested separately."""
 LATENCY_BAND: Final = 8
 """Ratio of the worst accepted latency to the desired one, where they differ."""
-MANY_PATHS_SHARE: Final = 0.08
-"""Share of requests for several paths that ask for more than two."""
+SEVERAL_SHARE: Final = 0.6
+MANY_PATHS_SHARE: Final = 0.04
+"""Share of requests for as many paths as there may be, or one fewer; others take two, or one."""
 MODAL_SHARE: Final = 0.25
 UNDEFINED_SHARE: Final = 0.05
 MODES_DEFINED_IN_ORDER: Final = tuple(sorted(MODES_DEFINED))
@@ -56,6 +57,8 @@ class Planned(Protocol):
 
     @property
     def work(self) -> tuple[tuple[int, Work, int], ...]: ...
+    @property
+    def paths_max(self) -> int: ...
 
 
 class Grid(Protocol):
@@ -213,9 +216,7 @@ class Workload:
     def _quality_in_a_mode(self) -> QosRequest:
         world = self._world
         every = EVERYS[world.between(0, len(EVERYS) - 1)]
-        redundancy = 1 + world.chance(0.6)
-        if redundancy > 1 and world.chance(MANY_PATHS_SHARE):
-            redundancy = world.between(3, REDUNDANCY_MAX)
+        redundancy = _redundancy(world.draw(), self._grid.swarm.paths_max)
         is_tight = redundancy == 1 and world.chance(0.3)
         latency_us = TIGHT_US[world.between(0, 2)] if is_tight else LATENCY_US
         return QosRequest(
@@ -279,6 +280,13 @@ class Workload:
             node.start()
         elif not node.is_paused and node.application.has_left:
             self._world.after(NS_PER_S // 2, self._return, node)
+
+
+def _redundancy(draw: float, most: int) -> int:
+    """Return how many paths are asked for; one draw decides it, so that others stay the same."""
+    if draw < MANY_PATHS_SHARE and most > 2:  # noqa: PLR2004 — the usual number.
+        return most - (draw < MANY_PATHS_SHARE / 2)
+    return 1 + (draw < SEVERAL_SHARE)
 
 
 def _variable(name: str, period: Period | None) -> StatusVariable:

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.settings import BrokerSettings
 from gridstat.broker.tree.tree_settings import TreeSettings
+from gridstat.model.qos import REDUNDANCY_MAX
 from lab.simulation.compaction import draw_compactions
 from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.modes import MODES_DEFINED
-from lab.simulation.swarm import EndPointPlan, Work, at_once_of, draw_quotas, draw_rule_changes
+from lab.simulation.swarm import (
+    EndPointPlan,
+    Work,
+    at_once_of,
+    draw_quotas,
+    draw_rule_changes,
+    is_wide,
+)
 from lab.simulation.tree.shapes import DRAWN_VARIANTS, VARIANTS, Outline, tree_plan
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
@@ -81,10 +89,10 @@ WEIGHTS: Final = {
 FLOODED_SEEDS: Final = 5
 """Operators flood in one of so many seeds; the other seeds run as they did before floods."""
 DRAWN_SEEDS: Final = 6
-DRAWN_REST: Final = 4
+DRAWN_REST: Final = 2
 """Remainder of the seeds, one in six, whose tree is drawn."""
 VAST_SEEDS: Final = 300
-VAST_REST: Final = 154
+VAST_REST: Final = 152
 """One in so many of all seeds has a tree of more than thirty clouds; they take long."""
 PATHS_CUT_SEEDS: Final = 4
 PATHS_CUT_REST: Final = 3
@@ -148,6 +156,11 @@ class TreeSwarm:
     chaos_ns: int = 0
     is_all_encoded: bool = False
     is_cold: bool = False
+
+    @property
+    def paths_max(self) -> int:
+        """Most paths that are asked for."""
+        return REDUNDANCY_MAX if is_wide(self.seed) else 2
 
     @property
     def is_quiet(self) -> bool:
@@ -216,13 +229,17 @@ def draw(seed: int) -> TreeSwarm:
             retire_after_ns=random.choice((500, 2_000)) * NS_PER_MS,
             snapshot_after=random.choice((40, 100_000)),
             replan_at_once=random.choice((2, 64)),
-            up_within_ns=Random(f"tree commits {seed}").choice(UP_WITHIN_NS),
+            up_within_ns=Random(f"tree commits {seed}").choice(UP_WITHIN_NS)
+            if is_wide(seed)
+            else UP_WITHIN_NS[-1],
         ),
         faults=_with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns),
         work=_draw_work(random, chaos_ns, len(endpoints)),
         floods=_draw_floods(seed, chaos_ns),
         rule_changes=draw_rule_changes(seed, chaos_ns),
-        compactions=draw_compactions(Random(f"tree compactions {seed}"), chaos_ns),
+        compactions=draw_compactions(Random(f"tree compactions {seed}"), chaos_ns)
+        if is_wide(seed)
+        else (),
         chaos_ns=chaos_ns,
         is_all_encoded=random.random() < ALL_ENCODED_SHARE,
         is_cold=random.random() < COLD_SHARE,

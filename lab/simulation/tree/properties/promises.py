@@ -138,7 +138,7 @@ def _is_free(grid: TreeGrid, found: Between) -> bool:
 
     In drawn trees the ways may lead through one cloud twice, or through a broker's scope from one
     channel back to another; brokers know no more of a child than its abstract links, and miss such
-    ways (seed 40).
+    ways.
     """
     if grid.swarm.outline.tree in DRAWN:
         return False
