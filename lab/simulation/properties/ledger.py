@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.records.registry import Registry
+    from gridstat.model.cloud import EventChannel
     from gridstat.model.status import StatusVariable
     from lab.simulation.arithmetic import Amount
 
@@ -167,6 +168,7 @@ def check_ledger(broker: LeafBroker) -> None:
                 RULE,
                 f"channel {number} has {carriage.bytes.value} bytes/s, not {unscaled(counted)}",
             )
+        _check_probes(registry.channels[number], carriage.probe_charge.value)
         burst = max(load.bursts.get(number, 0) for load in loads)
         if carriage.burst.worst() != (burst, burst * EVENT_BYTES):
             raise PropertyBroken(
@@ -179,6 +181,15 @@ def check_ledger(broker: LeafBroker) -> None:
                 RULE,
                 f"router {name} has {account.events.value} events/s, not {unscaled(counted)}",
             )
+
+
+def _check_probes(channel: EventChannel, charged: Fraction) -> None:
+    """Check what is charged for the probes of a channel, if it has a bandwidth."""
+    counted = arithmetic.probe_bytes_per_s(channel.bandwidth_bytes_per_s)
+    if charged != counted:
+        raise PropertyBroken(
+            RULE, f"probes of {channel.label} are charged {charged} bytes/s, not {counted}"
+        )
 
 
 # Latency.
