@@ -14,7 +14,8 @@
 typedef struct {
     gs_period period;
     gs_divisor divisor;
-    uint64_t deadline_ns; /* 0: none is ever late. */
+    uint64_t deadline_ns;  /* 0: none is ever late. */
+    uint32_t window_slots; /* Of its windows; 0: aperiodic. */
     bool is_periodic;
 } gs_law;
 

@@ -70,7 +70,7 @@ REASONS = {
     "unknown": ("channel", "variable"),
     "policed": ("port", "source", "stamp", "slot", "jump", "interval"),
 }
-ENDS = ("malformed", "unknown", "policed", "duplicate", "not_due", "dispatched")
+ENDS = ("malformed", "unknown", "policed", "duplicate", "too_old", "not_due", "dispatched")
 """Every datagram that is malformed, and every event of the others, ends as exactly one of these."""
 
 
@@ -528,8 +528,8 @@ def _clock_of(row: Row) -> tuple[Period, int] | None:
 def _counter_names() -> Iterator[str]:
     for end, reasons in REASONS.items():
         yield from (f"{end}_{reason}" for reason in reasons)
-    yield from ("duplicate", "not_due", "dispatched", "flooded", "datagrams_in", "bytes_in")
-    yield from ("newest_too_large", "flood_withheld", *SEALED_REASONS)
+    yield from ("duplicate", "too_old", "not_due", "dispatched", "flooded")
+    yield from ("datagrams_in", "bytes_in", "newest_too_large", "flood_withheld", *SEALED_REASONS)
 
 
 @dataclass(slots=True)

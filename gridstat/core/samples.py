@@ -45,7 +45,7 @@ class VariableCounters(TypedDict):
     unknown: int
     """First copies whose stamp is not good enough to say whether they were late."""
     missing: int
-    """Due slots passed over, less those that came after all; a jump beyond the window of 256 slots
+    """Due slots passed over, less those that came after all; a jump beyond the window of slots
     begins another span, because it does not show how much time has passed."""
     extra: int
     """First copies of slots that are not due, which are handed out all the same."""
@@ -63,6 +63,10 @@ class VariableCounters(TypedDict):
     """First copies of due slots by source, while there are several sources."""
     late_by: list[int]
     """Late copies of due slots by source, first or not, while there are several sources."""
+    too_old: int
+    """Copies whose slot had left the window before they came: they can fill no gap."""
+    too_old_by: list[int]
+    """The same by source."""
 
 
 @dataclass(frozen=True, slots=True)
