@@ -296,14 +296,15 @@ static void place_copies(gs_table *table, const gs_row_spec *spec, gs_row *row, 
 {
     bool counts = spec->flags & GS_ROW_COUNTS_COPIES;
     gs_row_copies *kept = NULL;
+    uint32_t every = counts ? gs_copies_every(&row->period, spec->counted_every) : 0;
     if (counts && old != NULL && old->flags & GS_ROW_COUNTS_COPIES && keeps_state(old, spec) &&
-        gs_row_copies_of(old)->divisor.every == spec->counted_every)
+        gs_row_copies_of(old)->divisor.every == every)
         kept = gs_row_copies_of(old);
     if (old != NULL && kept == NULL)
         retire_copies(table, old);
     if (counts && kept == NULL) {
         kept = gs_allocate(sizeof *kept);
-        kept->divisor = gs_divisor_make(spec->counted_every);
+        kept->divisor = gs_divisor_make(every);
     }
     if (counts)
         *gs_row_copies_word(row) = (uintptr_t)kept;

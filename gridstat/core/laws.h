@@ -14,6 +14,7 @@
 typedef struct {
     gs_period period;
     gs_divisor divisor;
+    gs_divisor copied;     /* Of the slots whose copies are counted by source. */
     uint64_t deadline_ns;  /* 0: none is ever late. */
     uint32_t window_slots; /* Of its windows; 0: aperiodic. */
     bool is_periodic;

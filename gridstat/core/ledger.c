@@ -83,7 +83,7 @@ gs_ledger_facts gs_ledger_read(const gs_ledger *ledger, const gs_law *law)
     for (uint32_t i = 0; i < GS_COPY_SOURCES; i++)
         facts.copies[i] = gs_read(&ledger->copies[i]);
     if (law->is_periodic) {
-        gs_copy_facts found = gs_copies_read(&ledger->window, &law->period, law->divisor.every);
+        gs_copy_facts found = gs_copies_read(&ledger->window, &law->period, law->copied.every);
         facts.passed = found.passed;
         memcpy(facts.came, found.came, sizeof facts.came);
         memcpy(facts.first, found.first, sizeof facts.first);

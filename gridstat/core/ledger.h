@@ -100,7 +100,7 @@ static inline void gs_ledger_copy_by(gs_ledger *ledger, const gs_law *law, const
 {
     uint64_t due;
     if (!law->is_periodic || source >= GS_COPY_PATHS ||
-        !gs_copies_due(copy.slot, &law->divisor, &due))
+        !gs_copies_due(copy.slot, &law->copied, &due))
         return;
     if (__builtin_expect((sample->flags & GS_TIME_QUALITY) == 0 && gs_ledger_is_late(law, sample),
                          0))

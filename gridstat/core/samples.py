@@ -56,7 +56,9 @@ class VariableCounters(TypedDict):
     """All copies, the first ones included, by source in the order of `open_source`."""
     passed: int
     """Due slots of a periodic variable that some source brought, since there are several; about a
-    second of the newest ones is left out, because their copies may be in transit."""
+    second of the newest ones is left out, because their copies may be in transit. Of a variable
+    with more than 320 slots a second these are a sample: every n-th due slot, with the n of
+    `copy_window.counted_every`."""
     came: list[int]
     """Passed slots by source that brought a copy; the source has missed `passed - came`."""
     first: list[int]
