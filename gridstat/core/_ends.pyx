@@ -340,8 +340,8 @@ cdef class _Listening:
 cdef class Receiver:
     """Receives events in a thread of its own, which never waits for Python.
 
-    in = malformed + policed_source + unknown + duplicate + policed_jump + delivered + ring_full;
-    datagrams of sealed sources that are not authentic count in `sealed_...` alone.
+    in = malformed + policed_source + unknown + duplicate + too_old + policed_jump + delivered +
+    ring_full; datagrams of sealed sources that are not authentic count in `sealed_...` alone.
     """
 
     cdef object __weakref__

@@ -131,6 +131,8 @@ cdef extern from "ledger.h" nogil:
         uint64_t came[4]
         uint64_t first[4]
         uint64_t late_by[4]
+        uint64_t too_old
+        uint64_t too_old_by[4]
 
 cdef extern from "sources.h" nogil:
     ctypedef struct gs_source_facts:

@@ -207,8 +207,8 @@ cdef extern from "forwarder.h" nogil:
         gs_counter in_ "in"
         gs_counter unknown_channel, unknown_variable
         gs_counter policed_port, policed_source, policed_stamp, policed_slot, policed_jump
-        gs_counter policed_interval, duplicate, not_due, dispatched, flooded, flood_withheld
-        gs_counter newest_too_large
+        gs_counter policed_interval, duplicate, too_old, not_due, dispatched, flooded
+        gs_counter flood_withheld, newest_too_large
         gs_counter sealed_unknown_channel, sealed_unknown_epoch, sealed_replayed, sealed_forged
         gs_counter sealed_plain
         gs_counter datagrams_in, bytes_in, kernel_dropped, receive_calls

@@ -23,7 +23,6 @@ from gridstat.broker.capacity.allocation import (
     AllocationRequest,
     Refusal,
     is_node_disjoint,
-    latency_us_max,
     shares_edge,
 )
 from gridstat.broker.capacity.charges import check_rate
@@ -31,6 +30,7 @@ from gridstat.broker.capacity.identity_shares import IdentityShares, Replaced
 from gridstat.broker.capacity.latency_promises import PathKey
 from gridstat.broker.capacity.negotiation import band_of, differences, replay_band
 from gridstat.broker.capacity.path_cache import SEARCH_BUDGET_S
+from gridstat.broker.capacity.path_skew import promised_us
 from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
 from gridstat.broker.interning import same, same_quality
 from gridstat.model.errors import (
@@ -342,6 +342,7 @@ class Allocator:
             trial,
             excluded_channels=trial.excluded_channels | channels,
             excluded_routers=trial.excluded_routers | routers,
+            staying=len(staying),
         )
         quality = {
             mode: replace(qos, redundancy=1)
@@ -416,7 +417,7 @@ class Allocator:
                 PathKey(subscription_id, index),
                 same((*path.routers, *path.channel_ids)),
                 self.resources.path_us(path.routers, path.channel_ids) + contract.request.delay_us,
-                latency_us_max(contract.granted, index),
+                promised_us(contract.request.variable, contract.granted, index),
             )
 
     def _hold(self, contract: Allocation) -> None:

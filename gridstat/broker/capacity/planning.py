@@ -15,6 +15,7 @@ from msgspec import Struct, field, structs
 
 from gridstat.broker.capacity.admission import (
     CAPACITY_LIMITS,
+    LATENCY_LIMITS,
     Limit,
     Obstacle,
     back_pressure,
@@ -34,6 +35,7 @@ from gridstat.broker.capacity.allocation import (
 from gridstat.broker.capacity.identity_shares import Replaced
 from gridstat.broker.capacity.negotiation import Quality
 from gridstat.broker.capacity.path_cache import PathCache, PathQuery
+from gridstat.broker.capacity.path_skew import promised_us
 from gridstat.broker.capacity.resources import Claim, LoadChange
 from gridstat.broker.interning import same
 from gridstat.model.paths import NotFound
@@ -56,6 +58,7 @@ class Trial(Struct, frozen=True):
 
     `back_pressured` maps the back-pressured channels of the changed contract to what they carried.
     `replaced` is the contract whose place this one takes, for the shares of its identities.
+    `staying` paths of the contract are kept beside the planned one.
     """
 
     request: AllocationRequest
@@ -65,6 +68,17 @@ class Trial(Struct, frozen=True):
     back_pressured: Mapping[int, Fraction] = field(default_factory=dict)
     replaced: Replaced | None = None
     ignoring: frozenset[Limit] = frozenset()
+    staying: int = 0
+
+    def bounds_us(self, quality: Quality) -> tuple[int, ...]:
+        """Return the latency that each path may have at this quality."""
+        variable = self.request.variable
+        return tuple(
+            [
+                promised_us(variable, quality, index, beside=self.staying)
+                for index in range(paths_wanted(quality))
+            ]
+        )
 
 
 class Plan(Struct, frozen=True):
@@ -102,7 +116,9 @@ class Planner:
         query = PathQuery(
             sources=trial.request.sources,
             targets=trial.request.targets,
-            bounds_us=path_bounds_us(quality, self._resources.ends_us + trial.request.delay_us),
+            bounds_us=path_bounds_us(
+                trial.bounds_us(quality), self._resources.ends_us + trial.request.delay_us
+            ),
             excluded_channels=trial.excluded_channels,
             excluded_routers=trial.excluded_routers,
             favoured_channels=trial.favoured_channels
@@ -120,13 +136,13 @@ class Planner:
                 if found.reason == "latency" and not is_fresh and self._resources.is_graph_old:
                     is_fresh = True
                     continue
-                return met[0] if met else self._not_found(trial.request, quality, found)
+                return met[0] if met else self._not_found(trial, quality, found)
             plan = self._claim(trial, quality, found)
             broken = self._broken_limits(trial, plan)
             if not broken:
                 return plan
             self.undo(plan)
-            if not is_fresh and any(one.limit is Limit.LATENCY for one in broken):
+            if not is_fresh and any(one.limit in LATENCY_LIMITS for one in broken):
                 is_fresh = True  # The latencies of a cached result may be outdated.
                 continue
             if not met:
@@ -135,12 +151,10 @@ class Planner:
             query = _excluding(query, broken)
         return met[0]
 
-    def _not_found(
-        self, request: AllocationRequest, quality: Quality, answer: NotFound
-    ) -> Obstacle:
-        allowed_us = [latency_us_max(quality, index) for index in range(paths_wanted(quality))]
-        ends_us = self._resources.ends_us + request.delay_us
-        return not_found(answer, allowed_us, ends_us, request)
+    def _not_found(self, trial: Trial, quality: Quality, answer: NotFound) -> Obstacle:
+        wanted_us = [latency_us_max(quality, index) for index in range(paths_wanted(quality))]
+        ends_us = self._resources.ends_us + trial.request.delay_us
+        return not_found(answer, trial.bounds_us(quality), ends_us, trial.request, wanted_us)
 
     def undo(self, plan: Plan) -> None:
         self._resources.give_back(plan.claims)
@@ -218,10 +232,14 @@ class Planner:
             ignoring=trial.ignoring,
             back_pressured=trial.back_pressured,
         )
-        for index, path in enumerate(plan.paths):
-            missing_us = path.latency_us - latency_us_max(plan.quality, index)
+        for index, (path, bound_us) in enumerate(
+            zip(plan.paths, trial.bounds_us(plan.quality), strict=True)
+        ):
+            missing_us = path.latency_us - bound_us
             if missing_us > 0:
-                broken.append(too_slow(self._resources, path, missing_us))
+                is_asked = path.latency_us > latency_us_max(plan.quality, index)
+                skewed = None if is_asked else trial.request.variable
+                broken.append(too_slow(self._resources, path, missing_us, skewed))
         if Limit.SHARE not in trial.ignoring:
             broken += self._shares.obstacles(
                 trial.request, plan.quality, plan.paths, trial.replaced
@@ -292,17 +310,15 @@ def _gates_of(request: AllocationRequest, quality: Quality) -> tuple[Gates, Gate
     return request.entries, request.exits
 
 
-def path_bounds_us(quality: Quality, ends_us: int) -> tuple[int, ...]:
+def path_bounds_us(allowed_us: Sequence[int], ends_us: int) -> tuple[int, ...]:
     """Return the latency bound of each path without its ends; later paths serve fewer modes."""
-    return tuple(
-        [max(0, latency_us_max(quality, index) - ends_us) for index in range(paths_wanted(quality))]
-    )
+    return tuple([max(0, bound_us - ends_us) for bound_us in allowed_us])
 
 
 def _excluding(query: PathQuery, broken: Sequence[Obstacle]) -> PathQuery:
     """Return the search without the elements that broke a limit, and with tighter latencies."""
-    elements = {obstacle.element for obstacle in broken if obstacle.limit is not Limit.LATENCY}
-    slow_us = max((one.missing for one in broken if one.limit is Limit.LATENCY), default=0)
+    elements = {obstacle.element for obstacle in broken if obstacle.limit not in LATENCY_LIMITS}
+    slow_us = max((one.missing for one in broken if one.limit in LATENCY_LIMITS), default=0)
     return structs.replace(
         query,
         bounds_us=tuple(max(0, bound_us - slow_us) for bound_us in query.bounds_us),

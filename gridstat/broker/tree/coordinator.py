@@ -354,7 +354,8 @@ class Coordinator:
         numbers = [number for way in planned for number in way.channel_ids]
         division = divide(planned, quality, channels.predictions(variable, taken, numbers))
         if division is None:
-            self._remember(transaction, too_slow("with its load on their channels"))
+            detail = "with its load on their channels"
+            self._remember(transaction, too_slow(detail, is_skewed=transaction.is_skewed))
             transaction.exclude(self._uses(numbers[:EXCLUDED_AT_ONCE]), excluded)
             return None
         # Charge first and look for obstacles then: a load also slows the contracts beside it.

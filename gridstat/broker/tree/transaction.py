@@ -35,9 +35,11 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Protocol
 
+from gridstat.broker.capacity.allocation import paths_wanted
 from gridstat.broker.capacity.negotiation import differences
+from gridstat.broker.capacity.path_skew import bounding_us
 from gridstat.broker.tree.current_paths import share_no_router
-from gridstat.model.qos import REDUNDANCY_MAX
+from gridstat.model.qos import LATENCY_US_MAX, REDUNDANCY_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,11 +225,22 @@ class Transaction:
         return self.qualities[self.level]
 
     def bounded(self) -> Quality:
-        """Return the quality, with each latency reduced to the share of this scope."""
+        """Return the quality, with each latency reduced to the share of this scope, and to what
+        copies on several paths may take."""
+        bound_us = bounding_us(self.variable, paths_wanted(self.quality))
+        bound_us = LATENCY_US_MAX if bound_us is None else bound_us
         return {
-            mode: replace(qos, latency_us=max(1, qos.latency_us - self.ends_us))
+            mode: replace(qos, latency_us=max(1, min(qos.latency_us, bound_us) - self.ends_us))
             for mode, qos in self.quality.items()
         }
+
+    @property
+    def is_skewed(self) -> bool:
+        """True if the paths are bounded by when copies are recognised, and not as requested."""
+        bound_us = bounding_us(self.variable, paths_wanted(self.quality))
+        return bound_us is not None and bound_us < min(
+            qos.latency_us for qos in self.quality.values()
+        )
 
     @property
     def is_node_disjoint(self) -> bool:

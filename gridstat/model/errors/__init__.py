@@ -29,7 +29,8 @@ GridStatError
 │   ├── QuotaReached           more than one end-point may hold         1105
 │   ├── PathTooLong            a path would cross too many routers      1106
 │   ├── ModeNotDefined         a mode is named that nobody has defined  1107
-│   └── SecurityNotSatisfiable a channel is not sealed as it must be    1108
+│   ├── SecurityNotSatisfiable a channel is not sealed as it must be    1108
+│   └── SkewNotSatisfiable     copies by a slow path come too late      1110
 ├── LinkDown                   a peer cannot be reached                 2xxx
 │   ├── DeadlinePassed         no answer in time                        2001
 │   └── CertificateRefused     the peer does not trust the certificate  2015
@@ -113,6 +114,7 @@ from gridstat.model.errors.refusals import (
     RouterFull,
     SecurityNotSatisfiable,
     ShuttingDown,
+    SkewNotSatisfiable,
     StaleTerm,
     StillInUse,
     TypeMismatch,
@@ -169,6 +171,7 @@ __all__ = [
     "RouterFull",
     "SecurityNotSatisfiable",
     "ShuttingDown",
+    "SkewNotSatisfiable",
     "StaleTerm",
     "StillInUse",
     "StorageFailed",

@@ -218,3 +218,14 @@ class SecurityNotSatisfiable(Refused):
 
     code = 1108
     remedy = 'mark the channels `security = "hop"`, or ask for less'
+
+
+class SkewNotSatisfiable(Refused):
+    """A path is so much slower than another may be that its copies would come too late to replace
+    what that one loses."""
+
+    code = 1110
+    remedy = (
+        "ask for fewer paths, for a slower publication, or shorten the slow channels: routers "
+        "recognise copies for 0.75 s, and for less above 5,000 events/s"
+    )
