@@ -183,7 +183,7 @@ class LeafBroker:
         context = self._context
         surveyor = Surveyor(context, self._router_sessions, self._health, channel_plan)
         self._operator_commands = OperatorCommands(context, surveyor, self._health)
-        self._bands = BandedContracts(context, self._moves, self._contract_notices)
+        self._bands = BandedContracts(context, self._moves, notices, self._contract_notices)
         self._subscriptions = Subscriptions(
             context, self._requests, self._grants, self._tree.contracts, self._bands
         )

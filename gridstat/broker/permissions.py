@@ -209,6 +209,13 @@ class Permissions:
         ]
         return max(allowed, default=DELAY_MS_DEFAULT)
 
+    def may_preempt(self, who: str, name: str) -> bool:
+        """Return whether a rule lets an end-point end others' contracts for this variable."""
+        return any(
+            rule.may_preempt and Action.SUBSCRIBE.value in rule.may and overlap(rule.what, name)
+            for rule in self.rules.rules_of(who)
+        )
+
     def observed_refusals(self) -> list[ObservedRefusal]:
         """Return what would be refused today of all that was observed, and forget the rest."""
         kept = self.observed.kept

@@ -37,6 +37,9 @@ class BandPolicy(StrEnum):
     """Nobody is lowered: the request gets what is left, within its band."""
     BANDS = "bands"
     """Contracts of its own and lower priorities are lowered within their bands."""
+    PREEMPT = "bands+preempt"
+    """If that is not enough, contracts of lower priorities are ended for a requester whom an access
+    rule allows it."""
 
 
 ROUNDS_MAX: Final = 64

@@ -278,6 +278,17 @@ class Allocator:
                 return changed
             staying.add(stuck)
 
+    def elements_wanted(self, request: AllocationRequest) -> set[Element]:
+        """Return the routers and channels of the best paths for a request, however full."""
+        trial = _checked(self._trial(request), is_kept=True)
+        try:
+            band = band_of(request.qos, request.variable.period)
+        except IntervalNotSatisfiable:
+            return set()
+        self._planner.begin()
+        ideal = self._planner.ideal(trial, band.levels_of(0))
+        return set() if ideal is None else limited_elements(self.resources, ideal[0].paths)
+
     def revert_adjusted(self, adjusted: Iterable[Adjusted]) -> None:
         """Hold contracts again as they were before `make_room` or `rebalance`."""
         for each in reversed(tuple(adjusted)):

@@ -5,6 +5,9 @@ of its own and of lower priorities are lowered in place (`model/band_law.py` say
 written in one commit with the grant, so the journal has both or neither. `PathMoves` waits for the
 routers, the subscribers are notified, and the former rates end: make before break (ADR-0011).
 
+If that is not enough, the policy allows it and an access rule lets the subscriber, contracts of
+lower priorities are ended, as few as suffice (`_to_end`). Their subscribers are notified.
+
 A contract that is below its desired rate is listed in `_below`. BANDS_TIMER splits anew what these
 contracts use, whenever a contract has come or gone since. A contract that was lowered is raised
 after a hold-down, which doubles each time that it is lowered soon after it was raised.
@@ -26,24 +29,31 @@ from gridstat.broker.capacity.allocator import UNASSIGNED
 from gridstat.broker.capacity.band_planning import every_of, rates_of
 from gridstat.broker.effects.contract_effects import RETIRING_MAX
 from gridstat.broker.leaf_capability import LeafCapability
+from gridstat.broker.permissions import best_priority
 from gridstat.broker.records.operation import Applied
-from gridstat.broker.records.operations import Moved
+from gridstat.broker.records.operations import Moved, Unsubscribed
 from gridstat.broker.requests.subscriptions import renewed
 from gridstat.broker.routers.path_moves import routers_of
 from gridstat.broker.unit_of_work import ignore_failure, no_op
 from gridstat.model.band_law import BandPolicy
+from gridstat.model.errors import Preempted
+from gridstat.net.command.endpoint_messages import Unpublished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gridstat.broker.capacity.allocation import AllocationRequest
     from gridstat.broker.capacity.band_planning import Adjusted, Room
+    from gridstat.broker.capacity.resources import Claim
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.requests.contract_notices import ContractNotices
+    from gridstat.broker.requests.notices import Notices
     from gridstat.broker.routers.path_moves import PathMoves
 
 BANDS_TIMER: Final = "bands"
+PREEMPTED_MAX: Final = 256
+"""Contracts that are examined for one request that may end others."""
 FLAPS_WITHIN: Final = 4
 """Hold-downs within which a contract that is lowered again counts as flapping."""
 
@@ -61,9 +71,14 @@ class BandedContracts:
     """`_below` has every contract below its desired rate that may be raised, and perhaps others."""
 
     def __init__(
-        self, context: BrokerContext, moves: PathMoves, contract_notices: ContractNotices
+        self,
+        context: BrokerContext,
+        moves: PathMoves,
+        notices: Notices,
+        contract_notices: ContractNotices,
     ) -> None:
         self._context = context
+        self._notices = notices
         self._moves = moves
         self._contract_notices = contract_notices
         self._below: set[int] = set()
@@ -90,6 +105,18 @@ class BandedContracts:
         self, request: AllocationRequest, applied: Applied, operations: list[Operation]
     ) -> Allocation | Refusal:
         """Reserve a contract, with room by bands; the lowered contracts go into `operations`."""
+        answer = self._allocate_beside(request, applied, operations)
+        if isinstance(answer, Refusal) and self._may_preempt(request):
+            ended = self._to_end(request)
+            if ended:
+                self._end(ended, request, applied, operations)
+                return self._allocate_beside(request, applied, operations)
+        return answer
+
+    def _allocate_beside(
+        self, request: AllocationRequest, applied: Applied, operations: list[Operation]
+    ) -> Allocation | Refusal:
+        """Allocate beside contracts that may be lowered."""
         reservations = self._context.reservations
         answer = reservations.allocate(request)
         if not self._may_improve(request, answer):
@@ -164,6 +191,96 @@ class BandedContracts:
         if isinstance(answer, Allocation) and _is_below(answer):
             self._below.add(answer.subscription_id)
             self._set_timer()
+
+    # Pre-emption.
+
+    def _may_preempt(self, request: AllocationRequest) -> bool:
+        if self._context.settings.bands.policy is not BandPolicy.PREEMPT:
+            return False
+        name = request.variable.name
+        return self._context.permissions.may_preempt(request.subscriber, name)
+
+    def _to_end(self, request: AllocationRequest) -> list[int]:
+        """Return the contracts of lower priorities without which the request would be granted.
+
+        Those of the lowest priority come first, and of these the youngest. Whoever is not needed in
+        the end is left out. Nothing is changed.
+        """
+        reservations = self._context.reservations
+        released: dict[int, tuple[Allocation, dict[int, tuple[Claim, ...]]]] = {}
+
+        def release(number: int) -> None:
+            retiring = reservations.retiring_claims(number)
+            released[number] = reservations.allocator.release(number), retiring
+
+        fits = False
+        for number in self._below_priority(request):
+            release(number)
+            fits = self._would_fit(request)
+            if fits:
+                break
+        for number in [*reversed(released)][1:] if fits else ():
+            reservations.restore_released(*released.pop(number))
+            if not self._would_fit(request):
+                release(number)
+        for contract, retiring in released.values():
+            reservations.restore_released(contract, retiring)
+        return sorted(released) if fits else []
+
+    def _below_priority(self, request: AllocationRequest) -> list[int]:
+        """Return the contracts of lower priorities that share a channel or router with a path."""
+        allocator = self._context.reservations.allocator
+        elements = allocator.elements_wanted(request)
+        own = best_priority(request.qos)
+        numbers = {
+            key.subscription_id
+            for element in elements
+            for key in allocator.resources.promises.over(element)
+        }
+        lower = [
+            (-min(qos.priority for qos in allocator.contract(number).granted.values()), -number)
+            for number in numbers
+            if self._may_change(number)
+        ]
+        return [-number for priority, number in sorted(lower) if -priority > own][:PREEMPTED_MAX]
+
+    def _would_fit(self, request: AllocationRequest) -> bool:
+        """Return whether a request would be granted now; nothing is kept."""
+        reservations = self._context.reservations
+        answer = reservations.allocate(request)
+        if isinstance(answer, Allocation):
+            reservations.release(request.subscription_id)
+            return True
+        room = reservations.make_room(request, self._may_change)
+        if room is None:
+            return False
+        reservations.release(request.subscription_id)
+        reservations.allocator.revert_adjusted(room.lowered)
+        return True
+
+    def _end(
+        self,
+        numbers: Iterable[int],
+        request: AllocationRequest,
+        applied: Applied,
+        operations: list[Operation],
+    ) -> None:
+        """End contracts, and tell their subscribers once that is durable."""
+        count = 0
+        for number in numbers:
+            record = self._context.registry.subscriptions[number].record
+            operations.append(Unsubscribed(subscription_id=number))
+            self._context.effects.apply(operations[-1], applied)
+            notice = Unpublished(
+                subscription_id=number,
+                name=record.name,
+                code=Preempted.code,
+                reason=f"subscription {request.subscription_id} with priority "
+                f"{best_priority(request.qos)} needed its room",
+            )
+            applied.tables.append(partial(self._notices.push, record.subscriber, notice))
+            count += 1
+        self._context.note("contracts_preempted", count=count, room_for=request.subscription_id)
 
     # Changes in place.
 

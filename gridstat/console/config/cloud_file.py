@@ -195,7 +195,7 @@ class BandsSection(Section):
     after which a contract that was lowered may be raised again.
     """
 
-    policy: Literal["first-come", "bands"] = BandPolicy.BANDS.value
+    policy: Literal["first-come", "bands", "bands+preempt"] = BandPolicy.BANDS.value
     raise_after_s: float = Field(default=10.0, ge=0.1, le=3_600, strict=False)
 
 

@@ -29,7 +29,8 @@ GridStatError
 │   ├── QuotaReached           more than one end-point may hold         1105
 │   ├── PathTooLong            a path would cross too many routers      1106
 │   ├── ModeNotDefined         a mode is named that nobody has defined  1107
-│   └── SecurityNotSatisfiable a channel is not sealed as it must be    1108
+│   ├── SecurityNotSatisfiable a channel is not sealed as it must be    1108
+│   └── Preempted              a higher priority needed the room        1110
 ├── LinkDown                   a peer cannot be reached                 2xxx
 │   ├── DeadlinePassed         no answer in time                        2001
 │   └── CertificateRefused     the peer does not trust the certificate  2015
@@ -107,6 +108,7 @@ from gridstat.model.errors.refusals import (
     NotAuthorised,
     NotPublished,
     PathTooLong,
+    Preempted,
     QuotaReached,
     RedundancyNotSatisfiable,
     Refused,
@@ -162,6 +164,7 @@ __all__ = [
     "NotPublished",
     "NotReadOnly",
     "PathTooLong",
+    "Preempted",
     "QuotaReached",
     "RecordsGone",
     "RedundancyNotSatisfiable",

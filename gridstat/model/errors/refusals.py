@@ -218,3 +218,10 @@ class SecurityNotSatisfiable(Refused):
 
     code = 1108
     remedy = 'mark the channels `security = "hop"`, or ask for less'
+
+
+class Preempted(Refused):
+    """A contract was ended for one of a higher priority that needed its room."""
+
+    code = 1110
+    remedy = "subscribe again later, with a wider band or a higher priority"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gridstat.broker.settings import BandSettings, BrokerSettings
+from gridstat.broker.settings import AccessSettings, BandSettings, BrokerSettings
 from gridstat.console.cli.explain import explained_subscription
 from gridstat.model.band_law import BandPolicy
 from gridstat.model.cloud import EventChannel, Router, RouterRole
-from gridstat.model.errors import ChannelFull, StorageFailed
+from gridstat.model.errors import ChannelFull, Preempted, StorageFailed
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S, Period
@@ -19,10 +20,12 @@ from gridstat.net.command.endpoint_messages import (
     ContractChanged,
     GrantedOutcome,
     RefusedOutcome,
+    Unpublished,
     Unsubscribe,
 )
 from gridstat.net.command.machine import Received
 from gridstat.net.command.operator_messages import Explain
+from lab.open_access import OPEN_RULE
 from tests.unit.broker.clouds import EVENT_BYTES, wide_enough
 from tests.unit.broker.conversation import Conversation
 from tests.unit.broker.stand_ins import CENTRE, CLOUD, PMU, subscribe
@@ -36,7 +39,9 @@ URGENT = QosRequest(priority=1)
 HOLD_NS = BandSettings().raise_after_ns
 
 
-def one_channel(events_per_s: int, policy: BandPolicy = BandPolicy.BANDS) -> Conversation:
+def one_channel(
+    events_per_s: int, policy: BandPolicy = BandPolicy.BANDS, *, may_preempt: bool = False
+) -> Conversation:
     """A publisher of 40 variables and a subscriber, with one channel between their edges."""
     routers = [Router(name, RouterRole.EDGE) for name in (IN, OUT)]
     bandwidth = wide_enough(events_per_s * EVENT_BYTES)
@@ -44,7 +49,11 @@ def one_channel(events_per_s: int, policy: BandPolicy = BandPolicy.BANDS) -> Con
         EventChannel(ChannelId(number), *ends, bandwidth_bytes_per_s=bandwidth, security="none")
         for number, ends in enumerate(((IN, OUT), (OUT, IN)), start=1)
     ]
-    settings = BrokerSettings(CLOUD, bands=BandSettings(policy=policy))
+    settings = BrokerSettings(
+        CLOUD,
+        bands=BandSettings(policy=policy),
+        access=AccessSettings(rules=(replace(OPEN_RULE, may_preempt=may_preempt),)),
+    )
     cloud = Conversation((routers, channels), settings=settings).start()
     cloud.attach(PMU, IN, data_port=0)
     cloud.attach(CENTRE, OUT)
@@ -261,3 +270,70 @@ def explained(cloud: Conversation, number: int) -> dict[str, Any]:
     cloud.tell(Received("operator/o", Explain(request_id=1, name=name(number))))
     (found,) = cloud.operator_answers[-1].facts["subscriptions"]
     return dict(found)
+
+
+# Pre-emption.
+
+LAST = QosRequest(every=2, priority=6)
+
+
+def test_below_the_bands_a_higher_priority_ends_the_fewest_and_tells_them() -> None:
+    cloud = one_channel(90, BandPolicy.PREEMPT, may_preempt=True)
+    for number in range(3):
+        ask(cloud, number, LAST)
+    outcome = ask(cloud, 3, QosRequest(every=2, priority=1))
+    assert isinstance(outcome, GrantedOutcome)
+    assert everys(cloud) == {"v0": 2, "v1": 2, "v3": 2}
+    (notice,) = cloud.notices[CENTRE]
+    assert isinstance(notice, Unpublished)
+    assert (notice.name, notice.code, notice.is_over) == (name(2), Preempted.code, True)
+    assert (
+        notice.reason == f"subscription {outcome.subscription_id} with priority 1 needed its room"
+    )
+    cloud.advance(NS_PER_S)
+    assert ordered(cloud) == everys(cloud)
+
+
+def test_bands_are_used_before_anybody_is_ended() -> None:
+    cloud = one_channel(60, BandPolicy.PREEMPT, may_preempt=True)
+    ask(cloud, 0, QosRequest(every_worst=60, priority=6))
+    assert isinstance(ask(cloud, 1, QosRequest(every=2, priority=1)), GrantedOutcome)
+    assert everys(cloud) == {"v0": 2, "v1": 2}
+
+
+@pytest.mark.parametrize(
+    ("policy", "may_preempt", "priority"),
+    [
+        (BandPolicy.BANDS, True, 1),
+        (BandPolicy.PREEMPT, False, 1),
+        (BandPolicy.PREEMPT, True, 6),
+    ],
+)
+def test_nobody_is_ended_without_policy_rule_and_priority(
+    policy: BandPolicy, priority: int, *, may_preempt: bool
+) -> None:
+    cloud = one_channel(60, policy, may_preempt=may_preempt)
+    ask(cloud, 0, LAST)
+    ask(cloud, 1, LAST)
+    assert isinstance(ask(cloud, 2, QosRequest(priority=priority)), RefusedOutcome)
+    assert everys(cloud) == {"v0": 2, "v1": 2}
+
+
+def test_a_request_that_would_not_fit_alone_ends_nobody() -> None:
+    cloud = one_channel(59, BandPolicy.PREEMPT, may_preempt=True)
+    ask(cloud, 0, LAST)
+    charged = cloud.broker.reservations.resources.channel(1).bytes.value
+    assert isinstance(ask(cloud, 1, URGENT), RefusedOutcome)
+    assert everys(cloud) == {"v0": 2}
+    assert cloud.broker.reservations.resources.channel(1).bytes.value == charged
+
+
+def test_a_failed_write_ends_nobody() -> None:
+    cloud = one_channel(60, BandPolicy.PREEMPT, may_preempt=True)
+    ask(cloud, 0, LAST)
+    ask(cloud, 1, LAST)
+    before = cloud.broker.snapshot()[2:]
+    cloud.is_disk_full = True
+    assert isinstance(ask(cloud, 2, URGENT), RefusedOutcome)
+    assert cloud.broker.snapshot()[2:] == before
+    assert cloud.broker.reservations.allocator.contracts.keys() == {1, 2}
