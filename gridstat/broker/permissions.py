@@ -214,6 +214,10 @@ class Permissions:
         allowed = [rule.delay_ms_max for rule in self.rules.about(who, Action.PUBLISH, name)]
         return max(allowed, default=DELAY_MS_DEFAULT)
 
+    def may_preempt(self, who: str, name: str) -> bool:
+        """Return whether a rule lets an end-point end others' contracts for this variable."""
+        return any(rule.may_preempt for rule in self.rules.about(who, Action.SUBSCRIBE, name))
+
     def observed_refusals(self) -> list[ObservedRefusal]:
         """Return what would be refused today of all that was observed, and forget the rest."""
         kept = self.observed.kept

@@ -72,7 +72,9 @@ class AccessRule:
 
     `reserved_bytes_per_s` bounds all that one end-point has reserved by the action; None leaves it
     to the quotas. The fields from `capacity_share` on raise a quota of the end-points, None leaves
-    the default. `delay_ms_max` is how old an event may be at the first router (`publish`).
+    the default. `delay_ms_max` is how old an event may be at the first router (`publish`). With
+    `may_preempt` a subscription that does not fit may end others of lower priorities, in a cloud
+    whose policy says so.
     """
 
     identifier: str
@@ -90,6 +92,7 @@ class AccessRule:
     variables: int | None = None
     subscriptions: int | None = None
     sessions: int | None = None
+    may_preempt: bool = False
 
     def __post_init__(self) -> None:
         _check_identifier(self.identifier)
@@ -116,6 +119,8 @@ class AccessRule:
             value = getattr(self, key)
             if value is not None and not least <= value <= most:
                 raise self._wrong(key, f"is from {least} to {most}")
+        if self.may_preempt and Action.SUBSCRIBE.value not in self.may:
+            raise self._wrong("preempt", "is for end-points that may subscribe")
         if self.is_owner and Action.PUBLISH.value not in self.may:
             raise self._wrong("owner", "is for end-points that may publish")
 
@@ -454,7 +459,12 @@ def _legal(pattern: str) -> str:
 
 # Rules as text.
 
-TOML_KEYS: Final = {"identifier": "name", "is_owner": "owner", "is_exported": "exported"}
+TOML_KEYS: Final = {
+    "identifier": "name",
+    "is_owner": "owner",
+    "is_exported": "exported",
+    "may_preempt": "preempt",
+}
 """Keys of a file that differ from the names of the fields."""
 _DEFAULTS: Final = {each.name: each.default for each in fields(AccessRule)}
 
@@ -484,6 +494,8 @@ def grant_command(rule: AccessRule, cloud: str) -> str:
         words.append(f"--priority {rule.priority_best}")
     if rule.is_exported:
         words.append("--exported")
+    if rule.may_preempt:
+        words.append("--preempt")
     if rule.delay_ms_max != DELAY_MS_DEFAULT:
         words.append(f"--delay-ms {rule.delay_ms_max}")
     for figure in ("capacity_share", "commands_per_s", "variables", "subscriptions", "sessions"):

@@ -41,7 +41,7 @@ from gridstat.broker.interning import same
 from gridstat.model.paths import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from gridstat.broker.capacity.identity_shares import IdentityShares
     from gridstat.broker.capacity.resources import Resources
@@ -197,6 +197,22 @@ class Planner:
         broken = self._broken_limits(trial, plan)
         self.undo(plan)
         return [obstacle for obstacle in broken if obstacle.limit is limit]
+
+    def ideal(
+        self, trial: Trial, qualities: Iterable[Quality]
+    ) -> tuple[Plan, list[Obstacle]] | None:
+        """Return the best plan if all loads could be moved away, and what it breaks as they are.
+
+        No claim is kept. Return None if no quality has a plan in this topology.
+        """
+        bare = structs.replace(trial, ignoring=trial.ignoring | {Limit.CHANNEL, Limit.ROUTER})
+        for quality in qualities:
+            plan = self.plan(bare, quality)
+            if isinstance(plan, Plan):
+                broken = self._broken_limits(trial, plan)
+                self.undo(plan)
+                return plan, broken
+        return None
 
     def obstacle(self, trial: Trial, quality: Quality) -> Obstacle | None:
         """Return the obstacle that prevents this quality, if any; no claim is kept."""

@@ -189,6 +189,10 @@ class Resources:
         except KeyError:
             raise NoSuchChannel(f"there is no channel {channel_id}") from None
 
+    def delivery(self, router: str, subscriber: str) -> HopAccount | None:
+        """Return the last hop from an edge to a subscriber, if any contract uses it."""
+        return self._deliveries.get((router, subscriber))
+
     @property
     def routers(self) -> Mapping[str, RouterAccount]:
         return MappingProxyType(self._routers)

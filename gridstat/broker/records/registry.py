@@ -133,12 +133,14 @@ class Retiring:
     """Steps that tear down the paths that the given generation of a contract replaced.
 
     With `is_held` the steps wait for a change of the publication, which still needs the old paths.
+    With `is_in_place` the old paths are not charged.
     """
 
     generation: int
     steps: tuple[Step, ...]
     is_held: bool
     replaced: Subscribed
+    is_in_place: bool = False
 
 
 @dataclass(slots=True)

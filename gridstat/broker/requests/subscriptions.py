@@ -79,6 +79,14 @@ class RemoteVariables(Protocol):
     def wait(self, request: Request, direct: list[Subscribed], applied: Applied) -> None: ...
 
 
+class GrantAllocator(Protocol):
+    """Allocator that lowers other contracts if it must (`banded_contracts.py`)."""
+
+    def allocate(
+        self, request: AllocationRequest, applied: Applied, operations: list[Operation]
+    ) -> Allocation | Refusal: ...
+
+
 class Subscriptions:
     """Decides subscriptions; the answer is sent when their paths are durable and up."""
 
@@ -88,11 +96,13 @@ class Subscriptions:
         requests: RequestIntake,
         grants: PendingGrants,
         remote: RemoteVariables,
+        room: GrantAllocator,
     ) -> None:
         self._context = context
         self._requests = requests
         self._grants = grants
         self._remote = remote
+        self._room = room
         self.matching = PatternMatching(context, self.grant_match, grants)
 
     # Subscribing.
@@ -203,7 +213,9 @@ class Subscriptions:
             raise NoSuchVariable(f"nobody publishes {wanted.name}")
         self._context.permissions.check_contract(endpoint.name, publication.variable, wanted.qos)
         check_type(publication.variable, expected)
-        record = self.grant(endpoint, publication, wanted.qos, label=wanted.label)
+        record = self.grant(
+            endpoint, publication, wanted.qos, applied, operations, label=wanted.label
+        )
         if isinstance(record, Refusal):
             return refused(record)
         operations.append(record)
@@ -220,11 +232,16 @@ class Subscriptions:
         endpoint: EndPoint,
         publication: Publication,
         qos: ModalQos,
+        applied: Applied,
+        operations: list[Operation],
         *,
         label: str = "",
         pattern_id: int = 0,
     ) -> Subscribed | Refusal:
-        """Reserve a contract for one variable, or return the refusal."""
+        """Reserve a contract for one variable, or return the refusal.
+
+        The contracts that were lowered for it are applied, and added to `operations`.
+        """
         # A pattern of an older release may name undefined modes: its matches are refused here.
         check_modes_defined(qos.modes, self._context.settings.modes_defined)
         # What a pattern catches is charged to the publisher too, who decides how much it catches.
@@ -243,7 +260,7 @@ class Subscriptions:
             subscriber=endpoint.name,
             charged_to=payers_of(endpoint.name, publisher),
         )
-        answer = self._context.reservations.allocate(request)
+        answer = self._room.allocate(request, applied, operations)
         if isinstance(answer, Refusal):
             return self._with_table_refusals(answer)
         registry.next_subscription_id()
@@ -332,7 +349,13 @@ class Subscriptions:
         try:
             permissions.check_contract(endpoint.name, variable, held.qos)
             record = self.grant(
-                endpoint, publication, held.qos, label=held.label, pattern_id=held.pattern_id
+                endpoint,
+                publication,
+                held.qos,
+                applied,
+                operations,
+                label=held.label,
+                pattern_id=held.pattern_id,
             )
         except GridStatError as error:
             return f"{variable.name} was not caught: {error.args[0]} ({error.code})"

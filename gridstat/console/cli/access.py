@@ -124,6 +124,10 @@ Sessions = Annotated[
         "--sessions", min=0, max=SESSIONS_MAX, help="Quota: sessions.", show_default=False
     ),
 ]
+Preempt = Annotated[
+    bool,
+    typer.Option("--preempt", help="May end contracts of lower priorities, if the policy says so."),
+]
 
 
 @app.command("list", help="List the rules of a cloud, and whether they are enforced.")
@@ -158,6 +162,7 @@ def grant(
     variables: Variables = None,
     subscriptions: Subscriptions = None,
     sessions: Sessions = None,
+    preempt: Preempt = False,
     at: At = "",
     folder: Folder = None,
     who: Operator = "",
@@ -178,6 +183,7 @@ def grant(
         variables=variables,
         subscriptions=subscriptions,
         sessions=sessions,
+        may_preempt=preempt,
     )
     broker = _broker(load_access(folder), at)
     facts = _ask(broker, GrantAccess(request_id=0, rule=rule), who)

@@ -45,6 +45,7 @@ class AccessRuleSection(Section):
     variables: int | None = Field(default=None, ge=0, le=COUNT_MAX)
     subscriptions: int | None = Field(default=None, ge=0, le=COUNT_MAX)
     sessions: int | None = Field(default=None, ge=0, le=SESSIONS_MAX)
+    preempt: bool = False
 
     def rule(self) -> AccessRule:
         """Return the rule; raises `LayoutError` for names that are none."""

@@ -229,3 +229,10 @@ class SkewNotSatisfiable(Refused):
         "ask for fewer paths, for a slower publication, or shorten the slow channels: routers "
         "recognise copies for 0.75 s, and for less above 5,000 events/s"
     )
+
+
+class Preempted(Refused):
+    """A contract was ended for one of a higher priority that needed its room."""
+
+    code = 1111
+    remedy = "subscribe again later, with a wider band or a higher priority"
