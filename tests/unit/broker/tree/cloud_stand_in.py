@@ -326,6 +326,17 @@ class CloudStandIn:
         at_border = Counter(gate.router for gate in (*message.entries, *message.exits))
         return any(count > self.ways_most for count in at_border.values())
 
+    def _refuse_for_too_few(self, message: Reserve) -> None:
+        few = RefusedOutcome(code=RedundancyNotSatisfiable.code, reason="too few disjoint paths")
+        refused = NotReserved(
+            term=self.term,
+            contract=message.contract,
+            generation=message.generation,
+            refused=few,
+            round=message.round,
+        )
+        self._say(refused)
+
     def _reserve(self, key: tuple[str, int], message: Reserve) -> None:
         entries = [(gate.router, gate.channel_id) for gate in message.entries]
         exits = [(gate.router, gate.channel_id) for gate in message.exits]
@@ -346,11 +357,7 @@ class CloudStandIn:
             self._say(structs.replace(said, round=message.round))
             return
         if self._has_too_few(message):
-            few = RefusedOutcome(
-                code=RedundancyNotSatisfiable.code, reason="too few disjoint paths"
-            )
-            said = NotReserved(term=self.term, contract=key[0], generation=key[1], refused=few)
-            self._say(structs.replace(said, round=message.round))
+            self._refuse_for_too_few(message)
             return
         latency_us = self.near_us if not message.entries or not message.exits else 2 * self.near_us
         is_late = any(qos.latency_us < latency_us for qos in message.granted.values())
