@@ -1,10 +1,12 @@
 """Grants of a protection subscriber beside end-points that take all they can get.
 
-Three neighbours, each alone: a greedy pair that reserves every channel, a publisher of thousands of
-variables against a stranger's `**`, and an end-point that sends requests without a pause. The cloud
-has the quotas of every new cloud. The protection subscriber asks for one variable after another, at
-the edge router of the neighbour. A quiet run lies before each neighbour, and the grants beside it
-are also given as ratios to that run; a run that misses a bound fails.
+Four neighbours, each alone: a greedy pair that reserves every channel, a publisher of thousands of
+variables against a stranger's `**`, an end-point that sends requests without a pause, and one that
+asks for paths which are hard to search: four between the same two edge routers, each request with a
+latency that none had before and that is too low. The cloud has the quotas of every new cloud. The
+protection subscriber asks for one variable after another, at the edge router of the neighbour. A
+quiet run lies before each neighbour, and the grants beside it are also given as ratios to that run;
+a run that misses a bound fails.
 """
 
 from __future__ import annotations
@@ -32,6 +34,13 @@ if TYPE_CHECKING:
 
 P50_MS_MAX: Final = 20.0
 P99_MS_MAX: Final = 100.0
+SEARCHES_RATIO_MAX: Final = 1.1
+"""A hostile searcher may cost others a tenth of their median."""
+SEARCH_ROUNDS: Final = 5
+"""Quiet runs and runs beside the searcher take turns, since their ratio is judged."""
+SEARCH_PAUSE_S: Final = 0.05
+LATENCY_MS_FIRST, LATENCY_MS_STEP = 0.2, 0.001
+"""Far below what the paths take, and different in each request, so that no answer is known."""
 EDGES, RING = 4, 3
 HERE, THERE = edge_name(0), edge_name(1)
 BANDWIDTH: Final = 12_500_000
@@ -51,6 +60,7 @@ class Storms:
         self._pmu = rig.end_points({f"{CLOUD}/pmu": [THERE]})
         self._protection = rig.end_points({f"{CLOUD}/protection": [HERE]})
         self._runs = 0
+        self._searches = 0
 
     def grants(self) -> list[float]:
         """Return the milliseconds of each grant, ascending, of variables not subscribed before."""
@@ -92,6 +102,24 @@ class Storms:
         names = [f"{CLOUD}/pmu/{prefix}0"] * count
         return self._beside(storm, _subscribe(f"{CLOUD}/storm", names, outstanding=256))
 
+    def hostile_searcher(self) -> RoleProcess:
+        """Return an end-point at the same two edge routers as the publisher that it asks for."""
+        edges = [HERE, THERE]
+        publisher = self._rig.end_points({f"{CLOUD}/hostile-publisher": edges})
+        publisher.ask(_publish("h", 1, SLOW), within_s=STORM_S_MAX)
+        return self._rig.end_points({f"{CLOUD}/hostile": edges})
+
+    def beside_searches(self, hostile: RoleProcess, count: int) -> list[float]:
+        """Measure while an end-point asks, a few times a second, for what takes long to refuse."""
+        questions: list[dict[str, Any]] = []
+        for _ in range(count):
+            self._searches += 1
+            latency_ms = LATENCY_MS_FIRST + LATENCY_MS_STEP * self._searches
+            asked = _subscribe(f"{CLOUD}/hostile", [f"{CLOUD}/hostile-publisher/h0"])
+            asked["qos"] = {"latency_ms": latency_ms, "redundancy": 4}
+            questions += [asked, {"do": "wait", "seconds": SEARCH_PAUSE_S}]
+        return self._beside(hostile, {"do": "each", "questions": questions})
+
     def _beside(self, neighbour: RoleProcess, question: dict[str, Any]) -> list[float]:
         neighbour.begin(question)
         try:
@@ -116,12 +144,19 @@ def measure(options: Options, progress: Progress) -> Result:
         }
         alone = list[float]()
         for at, (name, run) in enumerate(runs.items()):
-            progress(0.1 + 0.9 * at / len(runs), name.replace("_", " "))
+            progress(0.1 + 0.8 * at / len(runs), name.replace("_", " "))
             quiet = storms.grants()
             took_ms = run()
             figures |= _figures(name, took_ms) | _ratios(name, took_ms, quiet)
             alone += quiet
         figures |= _figures("alone", sorted(alone))
+        progress(0.9, "hostile searches")
+        figures |= _searched(storms, options.whole("searches"))
+        figures["search_ms_each"] = round(
+            rig.survey()["requests"]["search_ms"]
+            / max(1, SEARCH_ROUNDS * options.whole("searches")),
+            3,
+        )
         figures["requests_refused"] = rig.survey()["requests"]["refused"]
         figures["requests_delayed"] = rig.survey()["requests"]["delayed"]
     progress(1.0, "done")
@@ -131,6 +166,9 @@ def measure(options: Options, progress: Progress) -> Result:
         for end, most in (("p50", P50_MS_MAX), ("p99", P99_MS_MAX))
         if isinstance(value := figures[figure := f"{name}_grant_ms_{end}"], float)
     )
+    ratio = figures["hostile_searches_ratio_p50"]
+    assert isinstance(ratio, float)
+    bounds += (Bound("hostile_searches_ratio_p50", ratio, SEARCHES_RATIO_MAX),)
     figures |= {"grants_each": options.whole("lone"), **watch.figures()}
     return Result(
         figures=figures,
@@ -139,6 +177,17 @@ def measure(options: Options, progress: Progress) -> Result:
         table=tuple((name, f"{value}") for name, value in figures.items()),
         bounds=bounds,
     )
+
+
+def _searched(storms: Storms, count: int) -> dict[str, Figure]:
+    """Measure beside the hostile searcher and without it, in turns."""
+    hostile = storms.hostile_searcher()
+    quiet, beside = list[float](), list[float]()
+    for _ in range(SEARCH_ROUNDS):
+        quiet += storms.grants()
+        beside += storms.beside_searches(hostile, count)
+    name = "hostile_searches"
+    return _figures(name, sorted(beside)) | _ratios(name, sorted(beside), sorted(quiet))
 
 
 def _figures(name: str, took_ms: list[float]) -> dict[str, Figure]:
@@ -177,6 +226,7 @@ STORM = Experiment(
         Parameter("lone", 200, "grants of the protection subscriber beside each", least=10),
         Parameter("greedy", 2_000, "variables of the greedy pair, 100 events/s each", least=1),
         Parameter("requests", 4_000, "requests of the storm", least=1),
+        Parameter("searches", 40, "requests of the hostile searcher in each of 5 runs", least=1),
         Parameter("variables", 10_000, "variables against a stranger's pattern", least=1),
         Parameter("folder", "", "where the cloud's files and journal lie; a temporary one"),
     ),

@@ -75,6 +75,7 @@ class EndPointsRole:
             "take_paths": self._take_paths,
             "take": self._take,
             "each": self._each,
+            "wait": self._wait,
             "subscribe_pattern": self._subscribe_pattern,
         }[question["do"]]
         return do(question)
@@ -88,6 +89,11 @@ class EndPointsRole:
             except gridstat.GridStatError:
                 refused += 1
         return {"refused": refused}
+
+    def _wait(self, question: Question) -> Answer:
+        """Do nothing for a while, between two questions of `each`."""
+        time.sleep(float(question["seconds"]))
+        return {}
 
     def close(self) -> None:
         for connection in self._connections.values():
