@@ -2,10 +2,12 @@
 
 Four neighbours, each alone: a greedy pair that reserves every channel, a publisher of thousands of
 variables against a stranger's `**`, an end-point that sends requests without a pause, and one that
-finds all variables again and again. The cloud has the quotas of every new cloud. The protection
-subscriber asks for one variable after another, at the edge router of the neighbour. A quiet run
-lies before each neighbour, and the grants beside it are also given as ratios to that run. A run
-that misses a bound fails, and so does one whose neighbour left its work undone or ended too early.
+finds all variables again and again. Last an end-point asks for paths which are hard to search: four
+between the same two edge routers, each request with a latency that none had before and that is too
+low. The cloud has the quotas of every new cloud. The protection subscriber asks for one variable
+after another, at the edge router of the neighbour. A quiet run lies before each neighbour, and the
+grants beside it are also given as ratios to that run. A run that misses a bound fails, and so does
+one whose neighbour left its work undone or ended too early.
 """
 
 from __future__ import annotations
@@ -36,6 +38,13 @@ if TYPE_CHECKING:
 BOUNDS: Final = {"grant_ms_p50": 20.0, "grant_ms_p99": 100.0, "undone": 0.0, "idle_share": 0.2}
 """Upper bounds of each neighbour's figures."""
 FINDS_LEAST: Final = 10
+SEARCHES_RATIO_MAX: Final = 1.1
+"""A hostile searcher may cost others a tenth of their median."""
+SEARCH_ROUNDS: Final = 5
+"""Quiet runs and runs beside the searcher take turns, since their ratio is judged."""
+SEARCH_PAUSE_S: Final = 0.05
+LATENCY_MS_FIRST, LATENCY_MS_STEP = 0.2, 0.001
+"""Far below what the paths take, and different in each request, so that no answer is known."""
 EDGES, RING = 4, 3
 HERE, THERE = edge_name(0), edge_name(1)
 BANDWIDTH: Final = 12_500_000
@@ -55,6 +64,7 @@ class Storms:
         self._pmu = rig.end_points({f"{CLOUD}/pmu": [THERE]})
         self._protection = rig.end_points({f"{CLOUD}/protection": [HERE]})
         self._runs = 0
+        self._searches = 0
 
     def grants(self) -> list[float]:
         """Return the milliseconds of each grant, ascending, of variables not subscribed before."""
@@ -110,6 +120,26 @@ class Storms:
             storm, _subscribe(f"{CLOUD}/storm", names, outstanding=256), count, _answered
         )
 
+    def hostile_searcher(self) -> RoleProcess:
+        """Return an end-point at the same two edge routers as the publisher that it asks for."""
+        edges = [HERE, THERE]
+        publisher = self._rig.end_points({f"{CLOUD}/hostile-publisher": edges})
+        publisher.ask(_publish("h", 1, SLOW), within_s=STORM_S_MAX)
+        return self._rig.end_points({f"{CLOUD}/hostile": edges})
+
+    def beside_searches(self, hostile: RoleProcess, count: int) -> Beside:
+        """Measure while an end-point asks, a few times a second, for what takes long to refuse."""
+        questions: list[dict[str, Any]] = []
+        for _ in range(count):
+            self._searches += 1
+            latency_ms = LATENCY_MS_FIRST + LATENCY_MS_STEP * self._searches
+            asked = _subscribe(f"{CLOUD}/hostile", [f"{CLOUD}/hostile-publisher/h0"])
+            asked["qos"] = {"latency_ms": latency_ms, "redundancy": 4}
+            questions += [asked, {"do": "wait", "seconds": SEARCH_PAUSE_S}]
+        return self._beside(
+            hostile, {"do": "each", "questions": questions}, len(questions), lambda of: of["done"]
+        )
+
     def _beside(
         self,
         neighbour: RoleProcess,
@@ -160,13 +190,20 @@ def measure(options: Options, progress: Progress) -> Result:
         }
         alone = list[float]()
         for at, (name, run) in enumerate(runs.items()):
-            progress(0.1 + 0.9 * at / len(runs), name.replace("_", " "))
+            progress(0.1 + 0.8 * at / len(runs), name.replace("_", " "))
             quiet = storms.grants()
             beside = run()
             figures |= _figures(name, beside.took_ms) | _ratios(name, beside.took_ms, quiet)
             figures |= {f"{name}_undone": beside.undone, f"{name}_idle_share": beside.idle_share}
             alone += quiet
         figures |= _figures("alone", sorted(alone))
+        progress(0.9, "hostile searches")
+        figures |= _searched(storms, options.whole("searches"))
+        figures["search_ms_each"] = round(
+            rig.survey()["requests"]["search_ms"]
+            / max(1, SEARCH_ROUNDS * options.whole("searches")),
+            3,
+        )
         figures["requests_refused"] = rig.survey()["requests"]["refused"]
         figures["requests_delayed"] = rig.survey()["requests"]["delayed"]
     progress(1.0, "done")
@@ -175,6 +212,9 @@ def measure(options: Options, progress: Progress) -> Result:
         for name in runs
         for end, most in BOUNDS.items()
     )
+    ratio = figures["hostile_searches_ratio_p50"]
+    assert isinstance(ratio, float)
+    bounds += (Bound("hostile_searches_ratio_p50", ratio, SEARCHES_RATIO_MAX),)
     figures |= {"grants_each": options.whole("lone"), **watch.figures()}
     return Result(
         figures=figures,
@@ -183,6 +223,17 @@ def measure(options: Options, progress: Progress) -> Result:
         table=tuple((name, f"{value}") for name, value in figures.items()),
         bounds=bounds,
     )
+
+
+def _searched(storms: Storms, count: int) -> dict[str, Figure]:
+    """Measure beside the hostile searcher and without it, in turns."""
+    hostile = storms.hostile_searcher()
+    quiet, beside = list[float](), list[float]()
+    for _ in range(SEARCH_ROUNDS):
+        quiet += storms.grants()
+        beside += storms.beside_searches(hostile, count)
+    name = "hostile_searches"
+    return _figures(name, sorted(beside)) | _ratios(name, sorted(beside), sorted(quiet))
 
 
 def _figures(name: str, took_ms: list[float]) -> dict[str, Figure]:
@@ -221,6 +272,7 @@ STORM = Experiment(
         Parameter("lone", 200, "grants of the protection subscriber beside each", least=10),
         Parameter("greedy", 2_000, "variables of the greedy pair, 100 events/s each", least=1),
         Parameter("requests", 4_000, "requests of the storm", least=1),
+        Parameter("searches", 40, "requests of the hostile searcher in each of 5 runs", least=1),
         Parameter("variables", 10_000, "variables against a stranger's pattern", least=1),
         Parameter(
             "finds", 6.0, "seconds in which all variables are found again and again", least=0.1

@@ -76,6 +76,7 @@ class EndPointsRole:
             "take": self._take,
             "each": self._each,
             "find": self._find,
+            "wait": self._wait,
             "subscribe_pattern": self._subscribe_pattern,
         }[question["do"]]
         return do(question)
@@ -105,6 +106,11 @@ class EndPointsRole:
             found.append(len(connection.find(question["pattern"])))
         ended_ns = time.monotonic_ns()
         return {"found": found, "began_ns": began_ns, "ended_ns": ended_ns}
+
+    def _wait(self, question: Question) -> Answer:
+        """Do nothing for a while, between two questions of `each`."""
+        time.sleep(float(question["seconds"]))
+        return {}
 
     def close(self) -> None:
         for connection in self._connections.values():

@@ -207,7 +207,10 @@ def not_found(
             text = f"{_paths(wanted)} {ends} take {takes_us} µs at best, {missing_us} µs too much"
             return Obstacle(Limit.LATENCY, None, ends, missing_us, "µs", text)
         case "budget":
-            text = f"the search for {_paths(wanted)} {ends} reached its time limit without a result"
+            text = (
+                f"the search for {_paths(wanted)} {ends} reached its time limit without a result; "
+            )
+            text += "ask for fewer paths, or allow more latency"
             return Obstacle(Limit.REDUNDANCY, None, ends, 0, "", text)
         case "length":
             missing = answer.routers - PATH_ROUTERS_MAX

@@ -100,6 +100,14 @@ class Allocator:
         """Grows with every contract that is held or given up."""
         self.avoided_routers = AvoidedRouters()
 
+    def begin_turn(self) -> None:
+        """Bound the time of all path searches until `end_turn`, of however many contracts."""
+        self._planner.begin_turn()
+
+    def end_turn(self) -> int:
+        """Return how many nanoseconds the path searches took since `begin_turn`, by their steps."""
+        return self._planner.end_turn()
+
     @property
     def contracts(self) -> Mapping[int, Allocation]:
         """Return every contract by its subscription."""

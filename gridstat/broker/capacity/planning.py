@@ -7,6 +7,7 @@ is the usual case, is therefore searched once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
@@ -42,11 +43,14 @@ from gridstat.model.paths import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from gridstat.broker.capacity.identity_shares import IdentityShares
     from gridstat.broker.capacity.resources import Resources
     from gridstat.model.paths import Found, FoundPath
 
+_BY_LATENCY: Final = frozenset({"latency", "budget"})
+"""Reasons of a search that may differ with the present latencies."""
 ATTEMPTS_MAX: Final = 10
 """Limit of attempts; each after the first excludes one more element, or wants a faster path."""
 _TRIAL_MARGIN: Final = 0.999
@@ -110,6 +114,14 @@ class Planner:
         """Start the time budget of one request: a few times that of one search."""
         self._path_cache.begin()
 
+    def begin_turn(self) -> None:
+        """Start a budget that several requests share, until `end_turn`."""
+        self._path_cache.begin_turn()
+
+    def end_turn(self) -> int:
+        """Return the nanoseconds that searches took since `begin_turn`, by their steps."""
+        return self._path_cache.end_turn()
+
     def plan(self, trial: Trial, quality: Quality) -> Plan | Obstacle:
         """Return a plan at this quality, or the obstacle that prevents it."""
         entries, exits = _gates_of(trial.request, quality)
@@ -133,7 +145,7 @@ class Planner:
         for _ in range(ATTEMPTS_MAX):
             found = self._path_cache.find(query, is_fresh=is_fresh)
             if isinstance(found, NotFound):
-                if found.reason == "latency" and not is_fresh and self._resources.is_graph_old:
+                if found.reason in _BY_LATENCY and not is_fresh and self._resources.is_graph_old:
                     is_fresh = True
                     continue
                 return met[0] if met else self._not_found(trial, quality, found)
@@ -145,10 +157,11 @@ class Planner:
             if not is_fresh and any(one.limit in LATENCY_LIMITS for one in broken):
                 is_fresh = True  # The latencies of a cached result may be outdated.
                 continue
+            tried = query
             if not met:
                 query = self._excluding_full(query, trial, quality)
                 met = broken
-            query = _excluding(query, broken)
+            query = _excluding(query, broken, _crossed_often(plan) - tried.single_routers)
         return met[0]
 
     def _not_found(self, trial: Trial, quality: Quality, answer: NotFound) -> Obstacle:
@@ -263,14 +276,26 @@ class Planner:
         return broken
 
     def _excluding_full(self, query: PathQuery, trial: Trial, quality: Quality) -> PathQuery:
-        """Exclude the channels that are too full even for the path that serves fewest modes."""
+        """Exclude the channels that are too full even for the path that serves fewest modes.
+
+        Of routers that two such paths would overload, no more than one may be crossed.
+        """
         wanted = everys(quality, paths_wanted(quality) - 1)
         full = {
             number
             for number in self._resources.channels
             if number not in query.excluded_channels and self._is_full(trial, number, wanted)
         }
-        return structs.replace(query, excluded_channels=query.excluded_channels | full)
+        single = frozenset(
+            name
+            for name in self._resources.routers
+            if paths_wanted(quality) > 1 and self._is_single(trial, name, wanted)
+        )
+        return structs.replace(
+            query,
+            excluded_channels=query.excluded_channels | full,
+            single_routers=query.single_routers | single,
+        )
 
     def _is_full(self, trial: Trial, number: int, wanted: Mapping[int, int]) -> bool:
         hop = self._resources.channel(number)
@@ -295,6 +320,33 @@ class Planner:
         )
         hop.remove(trial.request.variable.variable_id, wanted)
         return is_full
+
+    def _is_single(self, trial: Trial, name: str, wanted: Mapping[int, int]) -> bool:
+        """Return whether a router is surely overloaded if two of the paths cross it.
+
+        A path of which it is an edge uses one of its channels, another one enters and leaves it.
+        """
+        account, request = self._resources.router(name), trial.request
+        cost = self._resources.stream_cost(request.variable)
+        most = 4 * len(wanted) * float(cost.price.event_rate)
+        limit = _TRIAL_MARGIN * account.router.events_per_s_max
+        if Limit.ROUTER in trial.ignoring or cost.is_replay:
+            return False
+        if account.events.upper_bound() + most <= limit:
+            return False
+        number = request.variable.variable_id
+        # Channels that carry the variable already come first: they cost nothing more.
+        hops = sorted(self._resources.channels_at(name), key=lambda hop: number not in hop.streams)
+        into = [hop for hop in hops if hop.routers[-1] is account]
+        onward = [hop for hop in hops if hop.routers[0] is account]
+        used = into[:2] * (name not in request.sources) + onward[:2] * (name not in request.targets)
+        added = [hop for hop in used if number not in hop.streams]
+        for hop in added:
+            hop.add(cost, wanted)
+        is_single = account.is_overloaded
+        for hop in added:
+            hop.remove(number, wanted)
+        return is_single
 
 
 def claims_of(
@@ -331,15 +383,28 @@ def path_bounds_us(allowed_us: Sequence[int], ends_us: int) -> tuple[int, ...]:
     return tuple([max(0, bound_us - ends_us) for bound_us in allowed_us])
 
 
-def _excluding(query: PathQuery, broken: Sequence[Obstacle]) -> PathQuery:
-    """Return the search without the elements that broke a limit, and with tighter latencies."""
+def _crossed_often(plan: Plan) -> frozenset[str]:
+    """Return the routers that several of the paths cross."""
+    crossed = Counter(name for path in plan.paths for name in path.routers)
+    return frozenset(name for name, count in crossed.items() if count > 1)
+
+
+def _excluding(
+    query: PathQuery, broken: Sequence[Obstacle], divisible: AbstractSet[str]
+) -> PathQuery:
+    """Return the search without the elements that broke a limit, and with tighter latencies.
+
+    Of the `divisible` routers, which several paths crossed, one path at most may cross each.
+    """
     elements = {obstacle.element for obstacle in broken if obstacle.limit not in LATENCY_LIMITS}
     slow_us = max((one.missing for one in broken if one.limit in LATENCY_LIMITS), default=0)
+    routers = {element for element in elements if isinstance(element, str)}
+    single = routers & divisible
     return structs.replace(
         query,
         bounds_us=tuple(max(0, bound_us - slow_us) for bound_us in query.bounds_us),
         excluded_channels=query.excluded_channels
         | {element for element in elements if isinstance(element, int)},
-        excluded_routers=query.excluded_routers
-        | {element for element in elements if isinstance(element, str)},
+        excluded_routers=query.excluded_routers | (routers - single),
+        single_routers=query.single_routers | single,
     )

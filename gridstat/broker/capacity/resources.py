@@ -173,6 +173,10 @@ class Resources:
         except KeyError:
             raise NoSuchChannel(f"there is no channel {from_router}→{to_router}") from None
 
+    def channels_at(self, name: str) -> list[HopAccount]:
+        """Return the channels to and from a router, in the order of their numbers."""
+        return [self._channels[number] for number in sorted(self._channels_at[name])]
+
     def ends_at(self, channel_id: int, names: Collection[str]) -> bool:
         """Return whether a channel ends at one of these routers."""
         return self._channels[channel_id].routers[-1].router.name in names

@@ -75,6 +75,14 @@ class Reservations:
 
     # Contracts.
 
+    def begin_turn(self) -> None:
+        """Bound the time of all path searches until `end_turn`, of however many contracts."""
+        self.allocator.begin_turn()
+
+    def end_turn(self) -> int:
+        """Return how many nanoseconds the path searches took since `begin_turn`."""
+        return self.allocator.end_turn()
+
     def allocate(
         self, request: AllocationRequest, *, replaces: int = 0, is_kept: bool = False
     ) -> Allocation | Refusal:

@@ -43,11 +43,11 @@ from gridstat.net.command.operator_messages import (
 )
 from gridstat.net.command.tree_messages import CloseBorder
 from lab.open_access import OPEN_RULE
+from lab.simulation.state_image import differences, image
 from tests.unit.broker.conversation import Conversation
 from tests.unit.broker.segments.family import OUT_TWO, Family
 from tests.unit.broker.segments.test_kills import LIFE, loads
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
-from lab.simulation.state_image import differences, image
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.test_parentless import lease, start_below
 from tests.unit.broker.tree.test_probed_borders import two_clouds

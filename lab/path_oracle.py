@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from lab.topologies import Topology
 
 SECONDS_MAX: Final = 20.0
+UNBOUNDED_US: Final = 1 << 32
+"""Bound of a path whose latency does not matter."""
 
 
 class SolverGaveUpError(Exception):
@@ -23,7 +25,7 @@ class SolverGaveUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Edge routers of both ends, without a common one, and the bounds in ascending order."""
+    """Edge routers of both ends, and the latency bounds in ascending order."""
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
@@ -43,7 +45,9 @@ def verdict(topology: Topology, demand: Demand) -> Verdict | None:
     """The best kind of disjointness that has an answer, at its least cost; None if none has."""
     for is_node_disjoint in (True, False) if len(demand.bounds_us) > 1 else (False,):
         for is_spread in (True, False):
-            cost = _Programme(topology, demand, is_spread, is_node_disjoint).least_cost()
+            cost = _Programme(
+                topology, demand, is_spread=is_spread, is_node_disjoint=is_node_disjoint
+            ).least_cost()
             if cost is not None:
                 return Verdict(cost, is_spread, is_node_disjoint)
             if len(demand.sources) == len(demand.targets) == 1:
@@ -51,38 +55,59 @@ def verdict(topology: Topology, demand: Demand) -> Verdict | None:
     return None
 
 
+def is_possible(topology: Topology, demand: Demand) -> bool:
+    """Return whether there are any such paths that share no channel."""
+    return _Programme(topology, demand, is_spread=False, is_node_disjoint=False).is_feasible()
+
+
 class _Programme:
-    """Rows and columns of one kind's programme; columns are path-major: channels, starts, ends."""
+    """Rows and columns of one kind's programme; columns are path-major: channels, starts, ends, and
+    the paths that are a single router, common to both ends."""
 
     def __init__(
-        self, topology: Topology, demand: Demand, is_spread: bool, is_node_disjoint: bool
+        self, topology: Topology, demand: Demand, *, is_spread: bool, is_node_disjoint: bool
     ) -> None:
         self._topology = topology
         self._demand = demand
         self._paths = len(demand.bounds_us)
+        self._common = [name for name in demand.sources if name in demand.targets]
+        only_sources, only_targets = (
+            {name for name in names if name not in self._common}
+            for names in (demand.sources, demand.targets)
+        )
         self._arcs = [
             arc
             for arc in topology.arcs
-            if arc.to_router not in demand.sources and arc.from_router not in demand.targets
+            if arc.to_router not in only_sources and arc.from_router not in only_targets
         ]
-        self._width = len(self._arcs) + len(demand.sources) + len(demand.targets)
+        ends = len(demand.sources) + len(demand.targets) + len(self._common)
+        self._width = len(self._arcs) + ends
         self._rows: list[tuple[dict[int, float], float, float]] = []
         for path in range(self._paths):
             self._one_path(path)
         self._no_channel_twice()
+        self._no_single_router_twice(is_spread=is_spread)
         if is_node_disjoint:
             self._no_router_twice()
         if is_spread:
             self._spread_edges()
 
     def least_cost(self) -> int | None:
+        return self._solved(self._model())
+
+    def is_feasible(self) -> bool:
+        model = self._model()
+        model.col_cost_ = np.zeros(model.num_col_)
+        return self._solved(model) is not None
+
+    def _solved(self, model: highspy.HighsLp) -> int | None:
         solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("output_flag", False)  # noqa: FBT003
         solver.setOptionValue("threads", 1)
         solver.setOptionValue("time_limit", SECONDS_MAX)
         solver.setOptionValue("mip_rel_gap", 0.0)
         solver.setOptionValue("mip_abs_gap", 0.5)
-        solver.passModel(self._model())
+        solver.passModel(model)
         solver.run()
         match solver.getModelStatus():
             case highspy.HighsModelStatus.kOptimal:
@@ -115,12 +140,15 @@ class _Programme:
         demand, inf = self._demand, highspy.kHighsInf
         starts = {source: self._start(path, at) for at, source in enumerate(demand.sources)}
         ends = {target: self._end(path, at) for at, target in enumerate(demand.targets)}
-        self._rows.append((dict.fromkeys(starts.values(), 1.0), 1, 1))
-        self._rows.append((dict.fromkeys(ends.values(), 1.0), 1, 1))
+        alone = {name: self._alone(path, at) for at, name in enumerate(self._common)}
+        for joined in (starts, ends):
+            columns = [*joined.values(), *alone.values()]
+            self._rows.append((dict.fromkeys(columns, 1.0), 1, 1))
         balance: dict[str, dict[int, float]] = {name: {} for name in self._topology.routers}
         latency = {
             start: float(self._topology.router_latency_us[source])
-            for source, start in starts.items()
+            for joined in (starts, alone)
+            for source, start in joined.items()
         }
         for index, arc in enumerate(self._arcs):
             column = path * self._width + index
@@ -133,13 +161,27 @@ class _Programme:
             balance[source][start] = -1.0
         for target, end in ends.items():
             balance[target][end] = 1.0
+        for name in self._common:
+            # A path that starts at a common router does not return to it, and passes none.
+            self._rows.append(({starts[name]: 1.0, ends[name]: 1.0}, 0, 1))
+            for sign, joined in ((1.0, starts), (-1.0, ends)):
+                row = {at: 1.0 for at, by in balance[name].items() if by == sign}
+                row.pop(starts[name], None)
+                row.pop(ends[name], None)
+                self._rows.append((row | {joined[name]: -1.0}, -inf, 0))
         self._rows += [(row, 0, 0) for row in balance.values() if row]
-        self._rows.append((latency, -inf, float(demand.bounds_us[path])))
+        if demand.bounds_us[path] < UNBOUNDED_US:
+            self._rows.append((latency, -inf, float(demand.bounds_us[path])))
 
     def _no_channel_twice(self) -> None:
         for index in range(len(self._arcs)):
             columns = [path * self._width + index for path in range(self._paths)]
             self._rows.append((dict.fromkeys(columns, 1.0), -highspy.kHighsInf, 1))
+
+    def _no_single_router_twice(self, *, is_spread: bool) -> None:
+        for at in range(len(self._common)):
+            columns = [self._alone(path, at) for path in range(self._paths)]
+            self._rows.append((dict.fromkeys(columns, 1.0), int(is_spread), 1))
 
     def _no_router_twice(self) -> None:
         edges = {*self._demand.sources, *self._demand.targets}
@@ -154,13 +196,16 @@ class _Programme:
                 self._rows.append((dict.fromkeys(columns, 1.0), -highspy.kHighsInf, 1))
 
     def _spread_edges(self) -> None:
-        for count, column in (
-            (len(self._demand.sources), self._start),
-            (len(self._demand.targets), self._end),
+        for names, column in (
+            (self._demand.sources, self._start),
+            (self._demand.targets, self._end),
         ):
-            for at in range(count):
+            for at, name in enumerate(names):
                 columns = [column(path, at) for path in range(self._paths)]
-                room = -(-self._paths // count)
+                if name in self._common:
+                    alone = self._common.index(name)
+                    columns += [self._alone(path, alone) for path in range(self._paths)]
+                room = -(-self._paths // len(names))
                 self._rows.append((dict.fromkeys(columns, 1.0), -highspy.kHighsInf, room))
 
     def _start(self, path: int, at: int) -> int:
@@ -168,3 +213,7 @@ class _Programme:
 
     def _end(self, path: int, at: int) -> int:
         return path * self._width + len(self._arcs) + len(self._demand.sources) + at
+
+    def _alone(self, path: int, at: int) -> int:
+        ends = len(self._demand.sources) + len(self._demand.targets)
+        return path * self._width + len(self._arcs) + ends + at
