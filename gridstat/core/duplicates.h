@@ -104,18 +104,6 @@ gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int
 bool gs_window_follow_clock(gs_window *window, const gs_period *period, int64_t slot,
                             bool from_publisher, uint64_t now_ns, uint64_t wall_ns);
 
-/* The same as below, of a long window that has accepted an event; false if this is none. */
-static inline bool gs_window_accept_next_long(gs_window *window, int64_t slot, uint64_t now_ns)
-{
-    if (window->long_accepted_at_ns == 0)
-        return false;
-    uint64_t at = (uint64_t)slot / 64, *word = &window->words[at & window->word_mask];
-    uint64_t before = at == (uint64_t)window->newest / 64 ? *word : 0;
-    *word = before | 1ULL << (uint64_t)slot % 64;
-    window->long_accepted_at_ns = now_ns & ~1ULL;
-    return true;
-}
-
 /* The common case: the slot is one of the next. `now_ns` is when the event came; it must not be 0
  * and loses its lowest bit. */
 static inline bool gs_window_accept_next(gs_window *window, int64_t slot, bool from_publisher,
@@ -130,12 +118,20 @@ static inline bool gs_window_accept_next(gs_window *window, int64_t slot, bool f
         bits[2] = bits[2] << ahead | bits[1] >> (64 - ahead);
         bits[1] = bits[1] << ahead | bits[0] >> (64 - ahead);
         bits[0] = bits[0] << ahead | 1;
+        window->policed = window->policed << ahead | from_publisher;
+        window->newest = slot;
         window->accepted_at_ns = now_ns & ~1ULL;
-    } else if (!gs_window_accept_next_long(window, slot, now_ns)) {
-        return false;
+        return true;
     }
+    if (window->long_accepted_at_ns == 0)
+        return false;
+    uint64_t at = (uint64_t)slot / 64, *word = &window->words[at & window->word_mask];
+    if (at != (uint64_t)window->newest / 64)
+        *word = 0;
+    *word |= 1ULL << (uint64_t)slot % 64;
     window->policed = window->policed << ahead | from_publisher;
     window->newest = slot;
+    window->long_accepted_at_ns = now_ns & ~1ULL;
     return true;
 }
 
