@@ -55,6 +55,7 @@ STABLE = {
     "PathTooLong": 1106,
     "ModeNotDefined": 1107,
     "SecurityNotSatisfiable": 1108,
+    "Preempted": 1110,
     "LinkDown": 2000,
     "DeadlinePassed": 2001,
     "CertificateRefused": 2015,
