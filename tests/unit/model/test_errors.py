@@ -56,6 +56,7 @@ STABLE = {
     "ModeNotDefined": 1107,
     "SecurityNotSatisfiable": 1108,
     "SkewNotSatisfiable": 1110,
+    "Preempted": 1111,
     "LinkDown": 2000,
     "DeadlinePassed": 2001,
     "CertificateRefused": 2015,
