@@ -231,7 +231,7 @@ def _searched(storms: Storms, count: int) -> dict[str, Figure]:
     quiet, beside = list[float](), list[float]()
     for _ in range(SEARCH_ROUNDS):
         quiet += storms.grants()
-        beside += storms.beside_searches(hostile, count)
+        beside += storms.beside_searches(hostile, count).took_ms
     name = "hostile_searches"
     return _figures(name, sorted(beside)) | _ratios(name, sorted(beside), sorted(quiet))
 
