@@ -53,7 +53,7 @@ NEAR = {
     "ignore-the-latency": 5,
     "forget-what-was-promised": 3,
     "forget-what-modes-were-promised": 927,
-    "keep-exports": 1,
+    "keep-exports": 28,
     "flood-in-any-mode": 5,
     "keep-older-generations": 3,
     "compact-as-committed": 11,
