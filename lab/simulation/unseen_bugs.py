@@ -184,6 +184,15 @@ def _same_priority(right: Function) -> Function:
     return terms_of
 
 
+MISSED: Final = frozenset(
+    {
+        "call-all-paths-disjoint",
+        "end-who-has-come-back",
+        "match-the-first-alone",
+    }
+)
+"""Bugs that no seed is known to find yet: gaps in the checks, or in what the seeds do."""
+
 UNSEEN: Final[dict[str, Bug]] = {
     "compact-one-subscription-too-few": Bug(
         "a compacted journal forgets the last number of a subscription",

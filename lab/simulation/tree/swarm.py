@@ -19,7 +19,6 @@ from lab.simulation.swarm import (
     at_once_of,
     draw_quotas,
     draw_rule_changes,
-    is_wide,
 )
 from lab.simulation.tree.shapes import DRAWN_VARIANTS, VARIANTS, Outline, tree_plan
 from lab.simulation.world import NS_PER_MS, NS_PER_S
@@ -88,6 +87,8 @@ WEIGHTS: Final = {
 }
 FLOODED_SEEDS: Final = 5
 """Operators flood in one of so many seeds; the other seeds run as they did before floods."""
+WIDE_SEEDS: Final = 5
+WIDE_REST: Final = 1
 DRAWN_SEEDS: Final = 6
 DRAWN_REST: Final = 2
 """Remainder of the seeds, one in six, whose tree is drawn."""
@@ -160,7 +161,7 @@ class TreeSwarm:
     @property
     def paths_max(self) -> int:
         """Most paths that are asked for."""
-        return REDUNDANCY_MAX if is_wide(self.seed) else 2
+        return REDUNDANCY_MAX if _is_wide(self.seed) else 2
 
     @property
     def is_quiet(self) -> bool:
@@ -231,7 +232,7 @@ def draw(seed: int) -> TreeSwarm:
             snapshot_after=random.choice((40, 100_000)),
             replan_at_once=random.choice((2, 64)),
             up_within_ns=Random(f"tree commits {seed}").choice(UP_WITHIN_NS)
-            if is_wide(seed)
+            if _is_wide(seed)
             else UP_WITHIN_NS[-1],
         ),
         faults=_with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns),
@@ -239,12 +240,17 @@ def draw(seed: int) -> TreeSwarm:
         floods=_draw_floods(seed, chaos_ns),
         rule_changes=draw_rule_changes(seed, chaos_ns),
         compactions=draw_compactions(Random(f"tree compactions {seed}"), chaos_ns)
-        if is_wide(seed)
+        if _is_wide(seed)
         else (),
         chaos_ns=chaos_ns,
         is_all_encoded=random.random() < ALL_ENCODED_SHARE,
         is_cold=random.random() < COLD_SHARE,
     )
+
+
+def _is_wide(seed: int) -> bool:
+    """Return whether a seed compacts journals, asks for many paths, and repeats commits soon."""
+    return seed % WIDE_SEEDS == WIDE_REST
 
 
 def _drawn_outline(seed: int, room: str) -> Outline | None:

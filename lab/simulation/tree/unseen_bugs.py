@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from gridstat.broker.segments.segment_reservations import SegmentRequests
 from gridstat.broker.tree import latency_shares
 from gridstat.broker.tree.holdings import Holdings
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lab.simulation.planting import Function
-
-import msgspec
 
 
 def _late_and_nothing_else(_: Function) -> Function:
@@ -108,6 +108,21 @@ def _no_change(_: Function) -> Function:
 
     return record_move
 
+
+MISSED: Final = frozenset(
+    {
+        "compact-without-leases",
+        "give-every-child-all-the-time",
+        "ignore-moved-segments",
+        "keep-shares-that-are-too-large",
+        "let-load-between-clouds-make-late",
+        "release-once",
+        "take-any-request-for-the-same",
+        "take-any-round",
+        "wait-for-a-late-commit",
+    }
+)
+"""Bugs that no seed is known to find yet: gaps in the checks, or in what the seeds do."""
 
 UNSEEN: Final[dict[str, Bug]] = {
     "wait-for-a-late-commit": Bug(
