@@ -28,7 +28,7 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 .DELETE_ON_ERROR:
 .PHONY: help install up test test-apart lint type tidy features sanitize sanitize-python sanitize-c portable fuzz \
 	bench instructions wheel pins fmt clean soak-faults soak-pipeline soak-simulation promtool attacks \
-	mutants
+	mutants path-searches
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,6 +113,9 @@ attacks: install ## Send 2,000,000 forged and replayed datagrams, kill 1,000 pro
 soak-pipeline: install ## Kill drivers and recorders 200 times each: nothing lost, no alarm twice
 	@$(BIN)/python -m lab.pipeline.soak --kills 200
 
+path-searches: install ## Hold 5,000 path searches on 200 topologies against a solver
+	@$(BIN)/python -m lab.path_comparison
+
 SIMULATION_SEEDS ?= 10000
 
 soak-simulation: install ## Run 10,000 clouds in virtual time, and find every planted bug in as many
@@ -121,6 +124,7 @@ soak-simulation: install ## Run 10,000 clouds in virtual time, and find every pl
 	@$(BIN)/python -m lab.simulation.tree --bugs --seeds $(SIMULATION_SEEDS) --jobs 2
 	@$(BIN)/python -m lab.simulation.tree --seeds $(SIMULATION_SEEDS) --jobs 2
 	@$(BIN)/python -m lab.simulation.tree --failpoints
+	@$(BIN)/python -m lab.simulation.tree.disjoint --trees 400
 
 MUTANTS ?=
 

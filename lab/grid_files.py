@@ -104,7 +104,7 @@ class GridFiles:
             f'name = "{full_name}"',
             f'role = "{"edge" if is_edge else "inner"}"',
             *([] if self.metrics_port is None else [f"metrics_port = {self.metrics_port}"]),
-            f'endpoint_security = "{self.plan.security}"',
+            *([f'endpoint_security = "{self.plan.security}"'] if is_edge else []),
             "[broker]",
             f'addresses = ["{self.hosts[BROKER]}:{BROKER_PORT}"]',
             "[listen]",

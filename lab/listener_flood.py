@@ -39,6 +39,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = 500
 CONNECTING_AT_ONCE = 64
 ATTACH_S_MAX = 20.0
+ENDING_S_MAX = 5.0
 QUIET_ATTACHES = 200
 """As many as come during the attack, so that the memory of before has theirs in it."""
 END_POINT = "c1/north/pmu-1"
@@ -120,13 +121,18 @@ def first_flight() -> bytes:
 
 
 class Stranger(asyncio.Protocol):
-    """A connection without a certificate; it begins a handshake, or says nothing at all."""
+    """A connection without a certificate; it begins a handshake, or says nothing at all.
 
-    def __init__(self, says: bytes) -> None:
+    `made` counts the connections that the target's machine took, by what they say.
+    """
+
+    def __init__(self, says: bytes, made: Counter[bytes]) -> None:
         self._says = says
+        self._made = made
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        self._made[self._says] += 1
         if self._says:
             transport.write(self._says)
 
@@ -140,18 +146,19 @@ async def attack(
     """Hold connections that say nothing; then begin handshakes, of which none is ended."""
     loop = asyncio.get_running_loop()
     free = asyncio.Semaphore(CONNECTING_AT_ONCE)
-    flight = first_flight()
+    flight, made = first_flight(), Counter[bytes]()
 
     async def connect(number: int, says: bytes) -> None:
         at = number % sources if sources else -1
         host = f"127.1.{1 + at // 250}.{1 + at % 250}" if sources else "127.0.0.1"
         async with free:
             with suppress(OSError):
-                await loop.create_connection(lambda: Stranger(says), *target, local_addr=(host, 0))
+                await loop.create_connection(
+                    lambda: Stranger(says, made), *target, local_addr=(host, 0)
+                )
 
     await asyncio.gather(*(connect(number, b"") for number in range(half_open)))
-    sys.stdout.write("held\n")
-    sys.stdout.flush()
+    _say(f"{made[b'']}")
     began_s, number = loop.time(), 0
     tasks: set[asyncio.Task[None]] = set()
     while (passed_s := loop.time() - began_s) < lasts_s:
@@ -161,7 +168,13 @@ async def attack(
             task.add_done_callback(tasks.discard)
             number += 1
         await asyncio.sleep(0.002)
-    sys.stdout.write(f"{number / lasts_s:.0f}\n")
+    if tasks:
+        await asyncio.wait(tasks, timeout=ENDING_S_MAX)
+    _say(f"{made[flight] / lasts_s:.0f}")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
@@ -202,9 +215,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
         before = {name: daemon.memory_mib() for name, daemon in daemons.items()}
         targets = [tuple(broker.ready["address"]), (host, port)][: asked.targets]
         strangers = [strangers_at(stack, target, asked) for target in targets]
-        for stranger in strangers:
-            assert stranger.stdout is not None
-            stranger.stdout.readline()
+        held = [stranger.stdout.readline().strip() for stranger in strangers if stranger.stdout]
         for daemon in daemons.values():
             daemon.look()
         attached_s = []
@@ -218,7 +229,8 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
             time.sleep(1)
         return {
             "files": asked.files,
-            "handshakes_per_s": rates,
+            "half_open": [int(count) for count in held],
+            "handshakes_per_s": [float(rate) for rate in rates],
             "attached": len(attached_s),
             "attach_quiet_s_max": round(max(quiet_s), 3),
             **percentiles(attached_s),

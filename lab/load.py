@@ -36,7 +36,7 @@ class LoadPlan:
     """Amount and quality of the load; every subscriber subscribes to every variable.
 
     `redundancy_of` names the subscribers that ask for another redundancy than the others; the
-    end-points in `idle` have no program.
+    end-points in `idle` have no program. With `counts_unsent` an event that no edge took is lost.
     """
 
     variables: int = 4
@@ -45,6 +45,7 @@ class LoadPlan:
     latency_ms: float = 2_000.0
     redundancy_of: Mapping[str, int] = field(default_factory=dict)
     idle: tuple[str, ...] = ()
+    counts_unsent: bool = False
 
     def redundancy_for(self, subscriber: str) -> int:
         return self.redundancy_of.get(subscriber, self.redundancy)
@@ -129,6 +130,7 @@ class GridLoad:
             latency_ms=self._plan.latency_ms,
             status=str(self._status(name)),
             security=self._grid.plan.security,
+            logs_unsent=self._plan.counts_unsent,
         )
         path = folder / "task.json"
         path.write_bytes(msgspec.json.encode(task))

@@ -52,6 +52,8 @@ class Task(msgspec.Struct, frozen=True):
     status: str = ""
     security: Security = HOP
     delay_ms: int = DELAY_MS
+    logs_unsent: bool = False
+    """Whether events that no edge took are logged as published, and so count as lost."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -135,7 +137,7 @@ def publish(grid: Connection, task: Task, log: EventLog, ending: Ending) -> None
                 for publication, value in zip(publications, values, strict=True)
             ]
             entries = entries_of(numbers, created_ns, np.array(values), time.time_ns())
-            log.append(entries[np.array(are_sent)])
+            log.append(entries if task.logs_unsent else entries[np.array(are_sent)])
 
 
 def subscribe(grid: Connection, task: Task, log: EventLog, ending: Ending) -> None:

@@ -66,6 +66,10 @@ def measure(options: Options, progress: Progress) -> Result:
     progress(1.0, "done")
     ratio = round(median_ratio(runs.p99_us[FORGED], runs.p99_us[CLOSED]), 3)
     slowest_per_s = min(runs.per_s)
+    # A publisher that is held up leaves ticks out, and a flood that is too slow is none.
+    wanted = options.whole("admitted_per_s") * options.real("seconds") * len(runs.per_s)
+    unsent = round(max(0.0, RATE_SHARE_MIN * wanted - runs.sent))
+    unflooded = round(max(0.0, RATE_SHARE_MIN * options.whole("forged_per_s") - slowest_per_s))
     figures: dict[str, Figure] = {
         "backend": seal,
         "joined": options.whole("joined"),
@@ -86,11 +90,8 @@ def measure(options: Options, progress: Progress) -> Result:
         Bound("p99_ratio", ratio, P99_RATIO_MAX),
         Bound("lost", runs.lost, 0),
         Bound("forged_not_rejected", runs.flooded - runs.rejected, 0),
-        Bound(
-            "forged_per_s_missing",
-            round(max(0.0, RATE_SHARE_MIN * options.whole("forged_per_s") - middle(runs.per_s, 0))),
-            0,
-        ),
+        Bound("forged_per_s_missing", unflooded, 0),
+        Bound("admitted_missing", unsent, 0),
     )
     figures |= {bound.figure: bound.value for bound in bounds}
     return Result(

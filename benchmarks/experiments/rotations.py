@@ -2,7 +2,8 @@
 
 Every end of a sealed channel derives the next key by itself, so nothing may be lost or doubled when
 keys change, with or without the broker that gives fresh seeds. Keys are counted from a capture of
-all datagrams, events from the logs of publisher and subscriber.
+all datagrams, events from the logs of publisher and subscriber. Every contract has one path, so
+that no second copy hides a loss, and an event that could not be sent counts as lost.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def measure(options: Options, progress: Progress) -> Result:
 def _run(folder: Path, options: Options, progress: Progress) -> tuple[Verdict, dict[str, Figure]]:
     wanted, epoch_s = options.whole("rotations"), options.real("epoch_s")
     keys = {"epoch_s": epoch_s, "reseed_s": options.real("reseed_s")}
-    plan = LoadPlan(variables=options.whole("variables"), idle=IDLE)
+    variables = options.whole("variables")
+    plan = LoadPlan(variables=variables, redundancy=1, idle=IDLE, counts_unsent=True)
     with Grid(attacked_plan(), folder, is_relayed=False, keys=keys) as grid, ExitStack() as stack:
         progress(0.0, "starting a grid")
         grid.start()

@@ -1,14 +1,19 @@
 """Grants of a protection subscriber beside end-points that take all they can get.
 
-Three neighbours, each alone: a greedy pair that reserves every channel, a publisher of thousands of
-variables against a stranger's `**`, and an end-point that sends requests without a pause. The cloud
-has the quotas of every new cloud. The protection subscriber asks for one variable after another, at
-the edge router of the neighbour. A quiet run lies before each neighbour, and the grants beside it
-are also given as ratios to that run; a run that misses a bound fails.
+Four neighbours, each alone: a greedy pair that reserves every channel, a publisher of thousands of
+variables against a stranger's `**`, an end-point that sends requests without a pause, and one that
+finds all variables again and again. Last an end-point asks for paths which are hard to search: four
+between the same two edge routers, each request with a latency that none had before and that is too
+low. The cloud has the quotas of every new cloud. The protection subscriber asks for one variable
+after another, at the edge router of the neighbour. A quiet run lies before each neighbour, and the
+grants beside it are also given as ratios to that run. A run that misses a bound fails, and so does
+one whose neighbour left its work undone or ended too early.
 """
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.cloud_plan import CLOUD, edge_name, two_rings
@@ -28,10 +33,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarks.experiments.experiment import Progress
-    from benchmarks.processes import RoleProcess
+    from benchmarks.processes import Answer, RoleProcess
 
-P50_MS_MAX: Final = 20.0
-P99_MS_MAX: Final = 100.0
+BOUNDS: Final = {"grant_ms_p50": 20.0, "grant_ms_p99": 100.0, "undone": 0.0, "idle_share": 0.2}
+"""Upper bounds of each neighbour's figures."""
+FINDS_LEAST: Final = 10
+SEARCHES_RATIO_MAX: Final = 1.1
+"""A hostile searcher may cost others a tenth of their median."""
+SEARCH_ROUNDS: Final = 5
+"""Quiet runs and runs beside the searcher take turns, since their ratio is judged."""
+SEARCH_PAUSE_S: Final = 0.05
+LATENCY_MS_FIRST, LATENCY_MS_STEP = 0.2, 0.001
+"""Far below what the paths take, and different in each request, so that no answer is known."""
 EDGES, RING = 4, 3
 HERE, THERE = edge_name(0), edge_name(1)
 BANDWIDTH: Final = 12_500_000
@@ -51,6 +64,7 @@ class Storms:
         self._pmu = rig.end_points({f"{CLOUD}/pmu": [THERE]})
         self._protection = rig.end_points({f"{CLOUD}/protection": [HERE]})
         self._runs = 0
+        self._searches = 0
 
     def grants(self) -> list[float]:
         """Return the milliseconds of each grant, ascending, of variables not subscribed before."""
@@ -64,15 +78,17 @@ class Storms:
         assert answer["granted"] == self._lone, answer["refused"]
         return sorted(answer["took_ms"])
 
-    def beside_a_greedy_pair(self, count: int) -> list[float]:
+    def beside_a_greedy_pair(self, count: int) -> Beside:
         """Measure while one subscriber asks for all that its publisher sends."""
         publisher = self._rig.end_points({f"{CLOUD}/greedy-publisher": [THERE]})
         subscriber = self._rig.end_points({f"{CLOUD}/greedy": [HERE]})
         publisher.ask(_publish("g", count, FAST), within_s=STORM_S_MAX)
         names = [f"{CLOUD}/greedy-publisher/g{at}" for at in range(count)]
-        return self._beside(subscriber, _subscribe(f"{CLOUD}/greedy", names, outstanding=64))
+        return self._beside(
+            subscriber, _subscribe(f"{CLOUD}/greedy", names, outstanding=64), count, _answered
+        )
 
-    def beside_many_variables(self, count: int) -> list[float]:
+    def beside_many_variables(self, count: int) -> Beside:
         """Measure while a publisher registers thousands of variables against a stranger's `**`."""
         stranger = self._rig.end_points({f"{CLOUD}/stranger": [edge_name(2)]})
         question = {"do": "subscribe_pattern", "pattern": f"{CLOUD}/**", "qos": QOS}
@@ -82,22 +98,79 @@ class Storms:
             _publish(f"m{first}-", min(AT_A_TIME, count - first), SLOW)
             for first in range(0, count, AT_A_TIME)
         ]
-        return self._beside(mallory, {"do": "each", "questions": questions})
+        found = self._beside(
+            mallory, {"do": "each", "questions": questions}, len(questions), lambda of: of["done"]
+        )
+        # The pattern is matched long after the last variable is published.
+        return replace(found, idle_share=0.0)
 
-    def beside_a_storm(self, count: int) -> list[float]:
+    def beside_finds(self, seconds: float) -> Beside:
+        """Measure while one end-point finds all variables of the cloud without a pause."""
+        finder = self._rig.end_points({f"{CLOUD}/finder": [HERE]})
+        question = {"do": "find", "pattern": f"{CLOUD}/**", "seconds": seconds}
+        return self._beside(finder, question, FINDS_LEAST, lambda of: sum(map(bool, of["found"])))
+
+    def beside_a_storm(self, count: int) -> Beside:
         """Measure while one end-point sends requests without a pause."""
         storm = self._rig.end_points({f"{CLOUD}/storm": [HERE]})
         prefix = "storm-"
         self._pmu.ask(_publish(prefix, 1, SLOW), within_s=STORM_S_MAX)
         names = [f"{CLOUD}/pmu/{prefix}0"] * count
-        return self._beside(storm, _subscribe(f"{CLOUD}/storm", names, outstanding=256))
+        return self._beside(
+            storm, _subscribe(f"{CLOUD}/storm", names, outstanding=256), count, _answered
+        )
 
-    def _beside(self, neighbour: RoleProcess, question: dict[str, Any]) -> list[float]:
+    def hostile_searcher(self) -> RoleProcess:
+        """Return an end-point at the same two edge routers as the publisher that it asks for."""
+        edges = [HERE, THERE]
+        publisher = self._rig.end_points({f"{CLOUD}/hostile-publisher": edges})
+        publisher.ask(_publish("h", 1, SLOW), within_s=STORM_S_MAX)
+        return self._rig.end_points({f"{CLOUD}/hostile": edges})
+
+    def beside_searches(self, hostile: RoleProcess, count: int) -> Beside:
+        """Measure while an end-point asks, a few times a second, for what takes long to refuse."""
+        questions: list[dict[str, Any]] = []
+        for _ in range(count):
+            self._searches += 1
+            latency_ms = LATENCY_MS_FIRST + LATENCY_MS_STEP * self._searches
+            asked = _subscribe(f"{CLOUD}/hostile", [f"{CLOUD}/hostile-publisher/h0"])
+            asked["qos"] = {"latency_ms": latency_ms, "redundancy": 4}
+            questions += [asked, {"do": "wait", "seconds": SEARCH_PAUSE_S}]
+        return self._beside(
+            hostile, {"do": "each", "questions": questions}, len(questions), lambda of: of["done"]
+        )
+
+    def _beside(
+        self,
+        neighbour: RoleProcess,
+        question: dict[str, Any],
+        wanted: int,
+        work_of: Callable[[Answer], int],
+    ) -> Beside:
+        """Measure grants while a neighbour works; `work_of` is what it has done by its answer."""
         neighbour.begin(question)
-        try:
-            return self.grants()
-        finally:
-            neighbour.finish(within_s=STORM_S_MAX)
+        began_ns = time.monotonic_ns()
+        took_ms = self.grants()
+        ended_ns = time.monotonic_ns()
+        answer = neighbour.finish(within_s=STORM_S_MAX)
+        idle_ns = max(0, ended_ns - int(answer["ended_ns"]))
+        return Beside(
+            took_ms, max(0, wanted - work_of(answer)), round(idle_ns / (ended_ns - began_ns), 3)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Grants beside a neighbour, the work that it left undone, and the time when it had ended."""
+
+    took_ms: list[float]
+    undone: int
+    idle_share: float
+
+
+def _answered(answer: Answer) -> int:
+    """Return the requests that were decided, with whatever outcome; at least one was granted."""
+    return len(answer["took_ms"]) if answer["granted"] else 0
 
 
 def measure(options: Options, progress: Progress) -> Result:
@@ -109,28 +182,39 @@ def measure(options: Options, progress: Progress) -> Result:
     with CloudRig(topology, folder=options.text("folder"), quotas="") as rig:
         storms = Storms(rig, options)
         storms.grants()  # Warms up.
-        runs: dict[str, Callable[[], list[float]]] = {
+        runs: dict[str, Callable[[], Beside]] = {
             "greedy_pair": lambda: storms.beside_a_greedy_pair(options.whole("greedy")),
             "request_storm": lambda: storms.beside_a_storm(options.whole("requests")),
             "many_variables": lambda: storms.beside_many_variables(options.whole("variables")),
+            "finds": lambda: storms.beside_finds(options.real("finds")),
         }
         alone = list[float]()
         for at, (name, run) in enumerate(runs.items()):
-            progress(0.1 + 0.9 * at / len(runs), name.replace("_", " "))
+            progress(0.1 + 0.8 * at / len(runs), name.replace("_", " "))
             quiet = storms.grants()
-            took_ms = run()
-            figures |= _figures(name, took_ms) | _ratios(name, took_ms, quiet)
+            beside = run()
+            figures |= _figures(name, beside.took_ms) | _ratios(name, beside.took_ms, quiet)
+            figures |= {f"{name}_undone": beside.undone, f"{name}_idle_share": beside.idle_share}
             alone += quiet
         figures |= _figures("alone", sorted(alone))
+        progress(0.9, "hostile searches")
+        figures |= _searched(storms, options.whole("searches"))
+        figures["search_ms_each"] = round(
+            rig.survey()["requests"]["search_ms"]
+            / max(1, SEARCH_ROUNDS * options.whole("searches")),
+            3,
+        )
         figures["requests_refused"] = rig.survey()["requests"]["refused"]
         figures["requests_delayed"] = rig.survey()["requests"]["delayed"]
     progress(1.0, "done")
     bounds = tuple(
-        Bound(figure, value, most)
+        Bound(f"{name}_{end}", float(figures[f"{name}_{end}"]), most)
         for name in runs
-        for end, most in (("p50", P50_MS_MAX), ("p99", P99_MS_MAX))
-        if isinstance(value := figures[figure := f"{name}_grant_ms_{end}"], float)
+        for end, most in BOUNDS.items()
     )
+    ratio = figures["hostile_searches_ratio_p50"]
+    assert isinstance(ratio, float)
+    bounds += (Bound("hostile_searches_ratio_p50", ratio, SEARCHES_RATIO_MAX),)
     figures |= {"grants_each": options.whole("lone"), **watch.figures()}
     return Result(
         figures=figures,
@@ -139,6 +223,17 @@ def measure(options: Options, progress: Progress) -> Result:
         table=tuple((name, f"{value}") for name, value in figures.items()),
         bounds=bounds,
     )
+
+
+def _searched(storms: Storms, count: int) -> dict[str, Figure]:
+    """Measure beside the hostile searcher and without it, in turns."""
+    hostile = storms.hostile_searcher()
+    quiet, beside = list[float](), list[float]()
+    for _ in range(SEARCH_ROUNDS):
+        quiet += storms.grants()
+        beside += storms.beside_searches(hostile, count).took_ms
+    name = "hostile_searches"
+    return _figures(name, sorted(beside)) | _ratios(name, sorted(beside), sorted(quiet))
 
 
 def _figures(name: str, took_ms: list[float]) -> dict[str, Figure]:
@@ -177,7 +272,11 @@ STORM = Experiment(
         Parameter("lone", 200, "grants of the protection subscriber beside each", least=10),
         Parameter("greedy", 2_000, "variables of the greedy pair, 100 events/s each", least=1),
         Parameter("requests", 4_000, "requests of the storm", least=1),
+        Parameter("searches", 40, "requests of the hostile searcher in each of 5 runs", least=1),
         Parameter("variables", 10_000, "variables against a stranger's pattern", least=1),
+        Parameter(
+            "finds", 6.0, "seconds in which all variables are found again and again", least=0.1
+        ),
         Parameter("folder", "", "where the cloud's files and journal lie; a temporary one"),
     ),
     measure=measure,

@@ -75,19 +75,42 @@ class EndPointsRole:
             "take_paths": self._take_paths,
             "take": self._take,
             "each": self._each,
+            "find": self._find,
+            "wait": self._wait,
             "subscribe_pattern": self._subscribe_pattern,
         }[question["do"]]
         return do(question)
 
     def _each(self, question: Question) -> Answer:
         """Answer several questions, one after another; a refusal ends none of the others."""
-        refused = 0
+        refused = Counter[str]()
+        done = 0
+        began_ns = time.monotonic_ns()
         for one in question["questions"]:
             try:
                 self.answer(one)
-            except gridstat.GridStatError:
-                refused += 1
-        return {"refused": refused}
+            except gridstat.GridStatError as error:
+                refused[f"{type(error).__name__}: {error.args[0]}"] += 1
+            else:
+                done += 1
+        ended_ns = time.monotonic_ns()
+        return {"done": done, "refused": refused, "began_ns": began_ns, "ended_ns": ended_ns}
+
+    def _find(self, question: Question) -> Answer:
+        """Find the variables of a pattern again and again, for so many seconds."""
+        (connection,) = self._connections.values()
+        began_ns = time.monotonic_ns()
+        until_ns = began_ns + int(float(question["seconds"]) * NS_PER_S)
+        found: list[int] = []
+        while time.monotonic_ns() < until_ns:
+            found.append(len(connection.find(question["pattern"])))
+        ended_ns = time.monotonic_ns()
+        return {"found": found, "began_ns": began_ns, "ended_ns": ended_ns}
+
+    def _wait(self, question: Question) -> Answer:
+        """Do nothing for a while, between two questions of `each`."""
+        time.sleep(float(question["seconds"]))
+        return {}
 
     def close(self) -> None:
         for connection in self._connections.values():

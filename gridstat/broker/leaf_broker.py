@@ -42,6 +42,7 @@ from gridstat.broker.placement import Placement
 from gridstat.broker.records.operations import TermBegan, after_mark, encode
 from gridstat.broker.records.registry import Registry
 from gridstat.broker.recovery import Recovery
+from gridstat.broker.requests.banded_contracts import BandedContracts
 from gridstat.broker.requests.command_dispatcher import CommandDispatcher
 from gridstat.broker.requests.contract_changes import ContractChanges
 from gridstat.broker.requests.contract_notices import ContractNotices
@@ -182,11 +183,12 @@ class LeafBroker:
         context = self._context
         surveyor = Surveyor(context, self._router_sessions, self._health, channel_plan)
         self._operator_commands = OperatorCommands(context, surveyor, self._health)
+        self._bands = BandedContracts(context, self._moves, notices, self._contract_notices)
         self._subscriptions = Subscriptions(
-            context, self._requests, self._grants, self._tree.contracts
+            context, self._requests, self._grants, self._tree.contracts, self._bands
         )
         self._contract_changes = ContractChanges(
-            context, self._requests, self._moves, self._tree.contracts
+            context, self._requests, self._moves, self._tree.contracts, self._bands
         )
         self._publication_changes = PublicationChanges(
             context, self._requests, self._contract_notices, self._tree.identifiers.take
@@ -213,7 +215,12 @@ class LeafBroker:
         context = self._context
         floods = LeafFloods(context, self._tree.session, self._requests)
         self._access = LeafAccess(
-            context, notices, self._subscriptions.matching, self._tree, floods.listeners
+            context,
+            notices,
+            self._subscriptions.matching,
+            self._tree,
+            floods.listeners,
+            self._grants,
         )
         self.access = self._access.records
         self.permissions = context.permissions
@@ -257,6 +264,7 @@ class LeafBroker:
                 self._moves,
                 self._queries,
             ),
+            self._bands.capability(),
             self._tree.capability(tree),
             floods.capability(),
             keys.capability(),

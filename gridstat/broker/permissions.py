@@ -20,7 +20,6 @@ from gridstat.model.access_rules import (
     AccessRules,
     Action,
     Wish,
-    overlap,
     rule_for,
 )
 from gridstat.model.cloud import is_pattern
@@ -28,7 +27,7 @@ from gridstat.model.errors import NotAuthorised
 from gridstat.model.stamp_law import DELAY_MS_DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gridstat.broker.records.registry import Subscription
     from gridstat.model.access_rules import AccessRule
@@ -179,35 +178,45 @@ class Permissions:
     ) -> None:
         """Check a variable to be published, in place of `before` if there is one."""
         reserved = 0
-        if self._is_metered(who):
+        if self.rules.is_metered(who):
             held = self.reserved.get((who, Action.PUBLISH), 0)
             reserved = held + bytes_per_s(variable) - (bytes_per_s(before) if before else 0)
         self.check(Wish(who, Action.PUBLISH, variable.name, reserved_bytes_per_s=reserved))
 
     def check_delay(self, who: str, variable: StatusVariable) -> None:
         """Check the declared delay of a variable; the default needs no rule of its own."""
+        reason = self.delay_lack(who, variable)
+        if reason:
+            self.refusals += 1
+            raise NotAuthorised(
+                f"rule access: {reason}",
+                hint="an operator of the cloud allows it with delay_ms_max = "
+                f"{variable.delay_ms} in a rule",
+            )
+
+    def delay_lack(self, who: str, variable: StatusVariable) -> str:
+        """Return why the declared delay is refused; empty if it is allowed, or only observed."""
         delay_ms = variable.delay_ms
         if delay_ms <= DELAY_MS_DEFAULT:
-            return
+            return ""
         most_ms = self.delay_ms_max(who, variable.name)
         if delay_ms <= most_ms:
-            return
+            return ""
         wish = Wish(who, Action.PUBLISH, variable.name)
         reason = f"rules let {who} publish {variable.name} up to {most_ms} ms late, not {delay_ms}"
-        hint = f"an operator of the cloud allows it with delay_ms_max = {delay_ms} in a rule"
         if self.is_enforced:
-            self.refusals += 1
-            raise NotAuthorised(f"rule access: {reason}", hint=hint)
+            return reason
         self.observed.note(wish, reason, self._wall_clock_ns(), delay_ms=delay_ms)
+        return ""
 
     def delay_ms_max(self, who: str, name: str) -> int:
         """Return how old an event of a variable may be at its first router."""
-        allowed = [
-            rule.delay_ms_max
-            for rule in self.rules.rules_of(who)
-            if Action.PUBLISH.value in rule.may and overlap(rule.what, name)
-        ]
+        allowed = [rule.delay_ms_max for rule in self.rules.about(who, Action.PUBLISH, name)]
         return max(allowed, default=DELAY_MS_DEFAULT)
+
+    def may_preempt(self, who: str, name: str) -> bool:
+        """Return whether a rule lets an end-point end others' contracts for this variable."""
+        return any(rule.may_preempt for rule in self.rules.about(who, Action.SUBSCRIBE, name))
 
     def observed_refusals(self) -> list[ObservedRefusal]:
         """Return what would be refused today of all that was observed, and forget the rest."""
@@ -227,7 +236,7 @@ class Permissions:
         if found.delay_ms:
             return found.delay_ms <= self.delay_ms_max(wish.who, wish.what)
         if is_pattern(wish.what) and wish.action is not Action.FLOOD:
-            return self.rules.may_any(wish.who, wish.action, wish.what)
+            return self.rules.may_any(wish.who, wish.action, wish.what, priority=wish.priority)
         return self.rules.decide(wish).is_allowed
 
     def check_name(self, who: str, name: str, qos: ModalQos) -> None:
@@ -239,21 +248,38 @@ class Permissions:
     ) -> None:
         """Check a contract, in place of one with `held_bytes_per_s` if there is one."""
         reserved = 0
-        if self._is_metered(who):
+        if self.rules.is_metered(who):
             held = self.reserved.get((who, Action.SUBSCRIBE), 0)
             reserved = held - held_bytes_per_s + wished_bytes_per_s(variable, qos)
         self.check(Wish(who, Action.SUBSCRIBE, variable.name, best_priority(qos), reserved))
 
-    def check_pattern(self, who: str, action: Action, pattern: str) -> None:
-        """Check that something which matches a pattern may be allowed."""
-        if not self.rules.may_any(who, action, pattern):
-            self.check(Wish(who, action, pattern))
+    def check_pattern(
+        self, who: str, action: Action, pattern: str, priority: int | None = None
+    ) -> None:
+        """Check that something which matches a pattern may be allowed, at a priority."""
+        if not self.rules.may_any(who, action, pattern, priority=priority):
+            self.check(Wish(who, action, pattern, priority))
 
-    def patterns_within(self, who: str, action: Action, pattern: str) -> list[str]:
-        """Return the patterns of the names within a pattern that are allowed, or only observed."""
+    def is_named(self, who: str, action: Action, name: str) -> bool:
+        """Return whether a rule lets an end-point do something with a name, whatever its bounds.
+
+        Who may have nothing of a name is not told whether it exists; else a refusal may say so. A
+        cloud that observes hides nothing.
+        """
+        return not self.is_enforced or bool(self.rules.about(who, action, name))
+
+    def patterns_within(
+        self, who: str, action: Action, pattern: str, *, names: int
+    ) -> Sequence[str]:
+        """Return the patterns of the names within a pattern that are allowed, or only observed.
+
+        If rules allow more patterns than there are names, it is the pattern itself: to look at each
+        name is then cheaper.
+        """
         if not self.is_enforced:
-            return [pattern]
-        return self.rules.allowed_within(who, action, pattern)
+            return (pattern,)
+        found = self.rules.allowed_within(who, action, pattern)
+        return found if len(found) <= max(1, names) else (pattern,)
 
     def check_everything(self, who: str, action: Action) -> None:
         """Check an action that reaches all variables at once."""
@@ -268,9 +294,6 @@ class Permissions:
             self.reserved[key] = total
         else:
             self.reserved.pop(key, None)
-
-    def _is_metered(self, who: str) -> bool:
-        return any(rule.reserved_bytes_per_s is not None for rule in self.rules.rules_of(who))
 
 
 def best_priority(qos: ModalQos) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from gridstat.model.band_law import BandPolicy
 from gridstat.model.keys.key_settings import KEYS_DEFAULT, KeySettings
 from gridstat.model.probe_law import ProbeSettings
 from gridstat.model.quota import Quota
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from gridstat.model.access_rules import AccessRule
 
 NS_PER_MS = 1_000_000
+HOLD_GROWTH_MAX = 32
+"""Factor by which the hold-down of a contract that flaps grows at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,19 @@ class Quotas:
     def of_identity(self) -> Quota:
         """Quota of an identity that no rule names."""
         return _quota_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class BandSettings:
+    """What happens when a request does not fit (`model/band_law.py`).
+
+    A contract that was lowered is raised after `raise_after_ns` at the earliest. Each time that it
+    is lowered again soon, this time doubles, up to `raise_after_ns_max`.
+    """
+
+    policy: BandPolicy = BandPolicy.BANDS
+    raise_after_ns: int = 10 * NS_PER_S
+    raise_after_ns_max: int = HOLD_GROWTH_MAX * 10 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +101,8 @@ class BrokerSettings:
     """Subscriptions of one request; those beyond are refused, since one turn decides them all."""
     end_at_once: int = 64
     """Contracts and variables that are ended in one turn, for the same reason."""
+    revoke_at_once: int = 512
+    """Contracts that are judged in one turn after a change of access rules."""
     ask_within_ns: int = 8 * NS_PER_S
     """Time that other clouds have to answer; end-points wait a little longer."""
     release_after_ns: int = 100 * NS_PER_MS
@@ -103,6 +121,7 @@ class BrokerSettings:
     keys: KeySettings = KEYS_DEFAULT
     """Times of the seeds that this broker gives."""
     access: AccessSettings = field(default_factory=AccessSettings)
+    bands: BandSettings = field(default_factory=BandSettings)
 
 
 @lru_cache(maxsize=64)

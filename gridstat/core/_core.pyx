@@ -397,8 +397,9 @@ cdef class Core:
             channel = self._channel(channel_id)
             gs_table_reclaim(self.core.table)
             return {
-                "epoch": -1 if channel.sealing is NULL else channel.sealing.epoch,
-                "datagrams": 0 if channel.sealing is NULL else gs_read(&channel.sealing.datagrams),
+                "epoch": -1 if channel.owned_key is NULL else channel.owned_key.epoch,
+                "datagrams": 0 if channel.owned_key is NULL
+                             else gs_sealing_datagrams(channel.owned_key),
                 "first_counter": channel.first_counter,
                 "newest_counter": gs_read(&channel.counter),
             }

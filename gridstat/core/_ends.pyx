@@ -203,38 +203,34 @@ cdef class Sender:
         return status == GS_SEND_DONE
 
     def set_key(self, epoch, key, salt):
-        """Seal with this key from the next datagram on."""
+        """Seal with this key from the next datagram on; a `send_many` under way takes it soon."""
         cdef gs_key_spec spec
         cdef gs_sealing *sealing
         checked = _checked_key(epoch, key, salt)
         self._need_sealed()
-        self._enter()
+        self._need_open()
         _write_key(&spec, checked)
         sealing = gs_sealing_open(self.backend, &spec)
         gs_seal_wipe(&spec, sizeof(spec))
-        if sealing != NULL:
-            gs_sender_set_key(self.sender, sealing)
-        gs_sender_unlock(self.sender)
         if sealing is NULL:
             raise _no_backend()
+        gs_sender_set_key(self.sender, sealing)  # With Python's lock: one call at a time.
 
     def clear_key(self):
         """Take the key away: nothing is sent until there is another."""
         self._need_sealed()
-        self._enter()
+        self._need_open()
         gs_sender_set_key(self.sender, NULL)
-        gs_sender_unlock(self.sender)
 
     def sending_state(self):
         """Return the epoch in use, the datagrams under its key, and the counter of the last
         datagram."""
         cdef const gs_sealing *sealing
-        self._enter()
+        self._need_open()
         sealing = gs_sender_key(self.sender)
         epoch, datagrams = -1, 0
         if sealing != NULL:
-            epoch, datagrams = sealing.epoch, gs_read(&sealing.datagrams)
-        gs_sender_unlock(self.sender)
+            epoch, datagrams = sealing.epoch, gs_sealing_datagrams(sealing)
         return {"epoch": epoch, "datagrams": datagrams, "first_counter": self.first_counter,
                 "newest_counter": gs_sender_counter(self.sender)}
 
@@ -257,17 +253,29 @@ cdef class Sender:
             gs_sender_unlock(self.sender)
         _check_opened(status, "cannot send to {} ports {} and {}".format(*address))
 
+    def restart_sequences(self):
+        """Number the events of every variable from 0 again; counters, key and address go on."""
+        self._enter()
+        gs_sender_restart_sequences(self.sender)
+        gs_sender_unlock(self.sender)
+
     cdef gs_send_status _judge(self, gs_send_status status) except *:
         if status == GS_SEND_TOO_MANY_VARIABLES:
             raise LimitReached("this sender has sent too many different variables",
                                hint="open it with a larger variables_max")
         return status
 
-    cdef _enter(self):
-        cdef bint is_mine
+    cdef _need_open(self):
         if gs_sender_is_foreign(self.sender):
             raise Misuse("a sender cannot be used in a forked child",
                          hint="open the sender after the fork")
+        if self.is_closed:
+            raise Misuse("the sender is closed", hint="open a new one")
+
+    cdef _enter(self):
+        cdef bint is_mine
+        if gs_sender_is_foreign(self.sender):
+            self._need_open()
         if not gs_sender_try_lock(self.sender):
             with nogil:
                 is_mine = gs_sender_lock(self.sender)
@@ -276,7 +284,7 @@ cdef class Sender:
                              hint="use another sender there")
         if self.is_closed:
             gs_sender_unlock(self.sender)
-            raise Misuse("the sender is closed", hint="open a new one")
+            self._need_open()
 
     def fileno(self):
         """The data socket, for options that gridstat does not set."""
@@ -332,8 +340,8 @@ cdef class _Listening:
 cdef class Receiver:
     """Receives events in a thread of its own, which never waits for Python.
 
-    in = malformed + policed_source + unknown + duplicate + policed_jump + delivered + ring_full;
-    datagrams of sealed sources that are not authentic count in `sealed_...` alone.
+    in = malformed + policed_source + unknown + duplicate + too_old + policed_jump + delivered +
+    ring_full; datagrams of sealed sources that are not authentic count in `sealed_...` alone.
     """
 
     cdef object __weakref__

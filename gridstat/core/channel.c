@@ -81,14 +81,24 @@ void gs_channel_close(gs_channel *channel)
     }
     if (channel->queues != NULL)
         gs_queues_close(channel->queues);
-    gs_sealing_close(channel->sealing);
+    gs_sealing_close(channel->owned_key);
     gs_release(channel->sink.bytes);
     gs_release(channel);
 }
 
 gs_sealing *gs_channel_swap_key(gs_channel *channel, gs_sealing *fresh)
 {
-    return __atomic_exchange_n(&channel->sealing, fresh, __ATOMIC_SEQ_CST);
+    gs_sealing *before = channel->owned_key;
+    channel->owned_key = fresh;
+    __atomic_store_n(&channel->sealing, fresh, __ATOMIC_SEQ_CST);
+    return before;
+}
+
+/* Take a used up key for no other run; one that the writer has set meanwhile stays. */
+static __attribute__((noinline)) void stop_using(gs_channel *channel, gs_sealing *used_up)
+{
+    __atomic_compare_exchange_n(&channel->sealing, &used_up, NULL, false, __ATOMIC_SEQ_CST,
+                                __ATOMIC_RELAXED);
 }
 
 void gs_channel_hold(gs_channel *channel, gs_holding holding)
@@ -231,9 +241,13 @@ static __attribute__((noinline)) void seal_segment(gs_channel *channel, uint32_t
     uint32_t events = run->events - channel->closed_events[port];
     channel->segment_events[port][run->segments - 1] = (uint16_t)events;
     channel->closed_events[port] = run->events;
-    gs_sealing_write(channel->keys[port], run->bytes + run->segment, run->used - run->segment,
-                     channel->channel_id, next_counter(channel), port);
+    gs_sealing *sealing = channel->keys[port];
+    uint32_t length = run->used - run->segment;
     run->used += GS_TAG_BYTES;
+    if (gs_sealing_count(sealing))
+        stop_using(channel, sealing);
+    gs_sealing_write(sealing, run->bytes + run->segment, length, channel->channel_id,
+                     next_counter(channel), port);
 }
 
 /* The functions with `tag_bytes` are compiled twice: 0 for plain channels, which pay nothing for
@@ -428,11 +442,14 @@ static uint32_t write_probe(gs_channel *channel, uint8_t *probe)
     if (!channel->is_sealed)
         gs_header_write(probe, channel->version, GS_HEADER_BYTES, channel->channel_id,
                         next_counter(channel));
-    else if (sealing != NULL)
+    else if (sealing == NULL)
+        return 0;
+    else {
+        if (gs_sealing_count(sealing))
+            stop_using(channel, sealing);
         gs_sealing_write(sealing, probe, GS_HEADER_BYTES, channel->channel_id,
                          next_counter(channel), GS_PORT_DATA);
-    else
-        return 0;
+    }
     return gs_channel_overhead(channel);
 }
 

@@ -39,7 +39,7 @@ typedef struct {
     gs_counter datagrams_out, bytes_out, fallback, mtu_changes;
     gs_counter probes_sent, probes_failed;
     gs_counter replay_queued; /* Part of `queued`. */
-    gs_counter no_key;        /* Due while a sealed channel had no key. */
+    gs_counter no_key;        /* Due while a sealed channel had no key, or a used up one. */
     gs_counter unproven;      /* Due while the channel was held. */
 } gs_channel_counters;
 
@@ -86,6 +86,7 @@ typedef struct gs_channel {
     uint64_t first_counter;           /* Of the first datagram since it was opened. */
     uint8_t holding;                  /* Atomic: a `gs_holding`. */
     gs_sealing *sealing;              /* Atomic: the key to use from the next run on; NULL: none. */
+    gs_sealing *owned_key;            /* The writer's: the one it set, also when it is used up. */
     gs_sealing *keys[GS_PORTS];       /* Of the open runs; valid until the flush. */
     uint32_t closed_events[GS_PORTS]; /* Events in closed sealed segments. */
     uint16_t segment_events[GS_PORTS][GS_RUN_SEGMENTS_MAX]; /* Events in each of them. */

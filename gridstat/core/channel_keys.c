@@ -10,6 +10,7 @@ gs_sealing *gs_sealing_open(gs_seal_backend backend, const gs_key_spec *spec)
     gs_sealing *sealing = gs_allocate(sizeof *sealing);
     sealing->key = key;
     sealing->epoch = spec->epoch;
+    sealing->left = GS_SEALED_DATAGRAMS_MAX;
     return sealing;
 }
 

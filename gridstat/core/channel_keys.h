@@ -25,14 +25,33 @@ typedef struct {
 
 /* --- Sending ----------------------------------------------------------------------------- */
 
+/* Datagrams under one key since it was set. There is room to 2^23 for those of the runs that are
+ * open when it is reached, and for those before the channel was opened again with the same key. The
+ * control side changes keys long before; if it is late, nothing more is sealed. */
+#define GS_SEALED_DATAGRAMS_MAX ((1U << 23) - (1U << 19))
+
 typedef struct {
     gs_seal_key *key;
-    gs_counter datagrams; /* Sealed with this key. */
+    gs_counter left; /* Datagrams that it may still seal. */
     uint8_t epoch;
 } gs_sealing;
 
 gs_sealing *gs_sealing_open(gs_seal_backend backend, const gs_key_spec *spec); /* NULL: none. */
 void gs_sealing_close(void *sealing); /* Wipes the key; NULL is no error. */
+
+static inline uint64_t gs_sealing_datagrams(const gs_sealing *sealing)
+{
+    return GS_SEALED_DATAGRAMS_MAX - gs_read(&sealing->left);
+}
+
+/* Count a datagram that is about to be sealed. True: the key is used up, and the caller takes it
+ * for no other run. */
+static inline bool gs_sealing_count(gs_sealing *sealing)
+{
+    uint64_t left = gs_read(&sealing->left) - 1;
+    gs_set(&sealing->left, left);
+    return __builtin_expect((int64_t)left <= 0, 0);
+}
 
 /* Write the header of a datagram of `length`, the tag not counted, and seal it in place. */
 static inline void gs_sealing_write(gs_sealing *sealing, uint8_t *datagram, uint32_t length,
@@ -41,7 +60,6 @@ static inline void gs_sealing_write(gs_sealing *sealing, uint8_t *datagram, uint
     gs_header_write(datagram, GS_VERSION_SEALED, length, channel_id, counter);
     datagram[1] = sealing->epoch;
     gs_seal(sealing->key, datagram, length, port);
-    gs_add(&sealing->datagrams, 1);
 }
 
 /* --- Receiving --------------------------------------------------------------------------- */

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include "duplicates.h"
+
 #define NS_PER_S  1000000000ULL
 #define SPINS_MAX 2000U /* Far longer than noting a copy takes. */
 #define TRIES_MAX (SPINS_MAX + 10000U)
@@ -13,6 +15,14 @@ void gs_copies_begin(gs_copy_window *window)
     for (uint32_t i = 1; i < sizeof *window / sizeof *words; i++)
         __atomic_store_n(&words[i], 0, __ATOMIC_RELEASE);
     gs_copies_close(window, version);
+}
+
+uint32_t gs_copies_every(const gs_period *period, uint32_t every)
+{
+    uint32_t slots = gs_window_slots_of(period);
+    while (every != 0 && slots != GS_WINDOW_SLOTS && (GS_COPY_SLOTS - 64) * (uint64_t)every < slots)
+        every *= 2;
+    return every;
 }
 
 void gs_copies_begin_path(gs_copy_window *window, uint32_t path)

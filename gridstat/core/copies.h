@@ -44,6 +44,10 @@ typedef struct {
 gs_copy_facts gs_copies_read(const gs_copy_window *window, const gs_period *period, uint32_t every);
 void gs_copies_begin(gs_copy_window *window);
 
+/* Divisor of the slots that are counted of every n-th: a fast variable has a longer window for
+ * duplicates than this one, in which the same time must have room. */
+uint32_t gs_copies_every(const gs_period *period, uint32_t every);
+
 /* The functions below are for the one thread that writes. */
 
 /* Make another due slot the newest; slots that leave the window are judged, 64 at a time. */

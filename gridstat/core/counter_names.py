@@ -12,10 +12,10 @@ from gridstat.model.errors import LayoutError, LimitReached
 CORE_COUNTERS: Final = (
     "in", None, "malformed_short", "malformed_version", "malformed_epoch", "malformed_length",
     "malformed_option", "unknown_channel", "unknown_variable", "policed_port", "policed_source",
-    "policed_stamp", "policed_slot", "policed_jump", "policed_interval", "duplicate", "not_due",
-    "dispatched", "flooded", "flood_withheld", "newest_too_large", "sealed_unknown_channel",
-    "sealed_unknown_epoch", "sealed_replayed", "sealed_forged", "sealed_plain", "datagrams_in",
-    "bytes_in",
+    "policed_stamp", "policed_slot", "policed_jump", "policed_interval", "duplicate", "too_old",
+    "not_due", "dispatched", "flooded", "flood_withheld", "newest_too_large",
+    "sealed_unknown_channel", "sealed_unknown_epoch", "sealed_replayed", "sealed_forged",
+    "sealed_plain", "datagrams_in", "bytes_in",
 )  # fmt: skip
 POLICED_REASONS: Final = tuple(
     name.removeprefix("policed_")
@@ -48,7 +48,7 @@ RECEIVER_COUNTERS: Final = (
     "in", "malformed", "malformed_short", "malformed_version", "malformed_epoch",
     "malformed_length", "malformed_option", "unknown", "duplicate", "policed_jump", "delivered",
     "ring_full", "datagrams_in", "bytes_in", "probes", "newest_full", "policed_source",
-    *SEALED_REASONS,
+    *SEALED_REASONS, "too_old",
 )  # fmt: skip
 
 _REFUSALS: Final = (

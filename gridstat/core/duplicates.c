@@ -2,22 +2,66 @@
 
 #include <string.h>
 
+#include "memory.h"
 #include "pace.h"
 
 #define HAS_CANDIDATE 1ULL
 
-static void restart(gs_window *window, int64_t slot, bool from_publisher, uint64_t now_ns)
+uint32_t gs_window_slots_of(const gs_period *period)
 {
-    window->newest = slot;
-    window->bits[0] = 1;
-    window->bits[1] = window->bits[2] = window->bits[3] = 0;
-    window->policed = from_publisher;
-    window->accepted_at_ns = now_ns & ~HAS_CANDIDATE;
+    static const uint32_t lengths[] = {GS_WINDOW_SLOTS, GS_LONG_SLOTS};
+    unsigned __int128 needed = (unsigned __int128)period->multiplier * GS_WINDOW_NS;
+    for (uint32_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        if (needed <= (unsigned __int128)lengths[i] * period->divisor)
+            return lengths[i];
+    return GS_LONGEST_SLOTS;
 }
 
-static void advance(gs_window *window, uint32_t by)
+size_t gs_window_bytes(const gs_period *period)
 {
-    uint64_t *bits = window->bits;
+    uint32_t slots = gs_window_slots_of(period);
+    return slots == GS_WINDOW_SLOTS ? 0 : (slots / 64 + 1) * sizeof(uint64_t);
+}
+
+void gs_window_open(gs_window *window, const gs_period *period)
+{
+    size_t bytes = gs_window_bytes(period);
+    memset(window, 0, sizeof *window);
+    if (bytes != 0) {
+        window->words = gs_allocate(bytes);
+        window->word_mask = bytes / sizeof(uint64_t) - 1;
+    }
+}
+
+void gs_window_close(gs_window *window)
+{
+    if (gs_window_is_long(window))
+        gs_release(window->words);
+    memset(window, 0, sizeof *window);
+}
+
+static uint64_t *accepted_at(gs_window *window)
+{
+    return gs_window_is_long(window) ? &window->long_accepted_at_ns : &window->accepted_at_ns;
+}
+
+static void restart(gs_window *window, int64_t slot, bool from_publisher, uint64_t now_ns)
+{
+    if (gs_window_is_long(window)) {
+        memset(window->words, 0, (window->word_mask + 1) * sizeof(uint64_t));
+        window->words[(uint64_t)slot / 64 & window->word_mask] = 1ULL << (uint64_t)slot % 64;
+        window->long_accepted_at_ns = now_ns & ~HAS_CANDIDATE;
+    } else {
+        memset(window->bits, 0, sizeof window->bits);
+        window->bits[0] = 1;
+        window->accepted_at_ns = now_ns & ~HAS_CANDIDATE;
+    }
+    window->newest = slot;
+    window->policed = from_publisher;
+}
+
+static void shift_bits(uint64_t *bits, uint32_t by)
+{
     uint32_t words = by / 64;
     uint32_t rest = by % 64;
     for (uint32_t i = 4; i-- > 0;) {
@@ -26,20 +70,41 @@ static void advance(gs_window *window, uint32_t by)
             word |= bits[i - words - 1] >> (64 - rest);
         bits[i] = word;
     }
+    bits[0] |= 1;
+}
+
+/* Make a slot ahead, by less than the window, the newest. */
+static void advance(gs_window *window, uint32_t by, bool from_publisher, uint64_t now_ns)
+{
+    int64_t slot = window->newest + by;
+    if (gs_window_is_long(window)) {
+        uint64_t last = (uint64_t)slot / 64;
+        for (uint64_t word = (uint64_t)window->newest / 64; word != last;) {
+            word = (word + 1) & UINT64_MAX / 64;
+            window->words[word & window->word_mask] = 0;
+        }
+        window->words[last & window->word_mask] |= 1ULL << (uint64_t)slot % 64;
+    } else {
+        shift_bits(window->bits, by);
+    }
     window->policed = by < 64 ? window->policed << by : 0;
+    window->policed |= from_publisher;
+    window->newest = slot;
+    *accepted_at(window) = now_ns & ~HAS_CANDIDATE;
 }
 
 static uint64_t quiet_ns(const gs_window *window, uint64_t now_ns)
 {
-    uint64_t accepted_at_ns = window->accepted_at_ns & ~HAS_CANDIDATE;
+    uint64_t accepted_at_ns = gs_window_accepted_at_ns(window);
     return now_ns > accepted_at_ns ? now_ns - accepted_at_ns : 0;
 }
 
 /* True if the slot is less than the window ahead of the stream's expected position. Of less than a
  * second: the product has at most 63 bits. */
-static bool is_on_time(const gs_period *period, __int128 distance, uint64_t elapsed_ns)
+static bool is_on_time(const gs_window *window, const gs_period *period, __int128 distance,
+                       uint64_t elapsed_ns)
 {
-    return distance < GS_WINDOW_SLOTS + period->multiplier * elapsed_ns / period->divisor;
+    return distance < gs_window_slots(window) + period->multiplier * elapsed_ns / period->divisor;
 }
 
 /* Two different events near each other, beyond the window, move the window there; so do two far
@@ -47,12 +112,12 @@ static bool is_on_time(const gs_period *period, __int128 distance, uint64_t elap
  * quiet. */
 static gs_verdict jump(gs_window *window, int64_t slot, bool from_publisher, uint64_t now_ns)
 {
-    __int128 newest = window->newest;
-    if (window->accepted_at_ns & HAS_CANDIDATE) {
+    __int128 newest = window->newest, slots = gs_window_slots(window);
+    if (*accepted_at(window) & HAS_CANDIDATE) {
         __int128 distance = (__int128)window->candidate - newest;
-        bool same_side = slot > newest ? distance >= GS_WINDOW_SLOTS : distance <= -GS_WINDOW_SLOTS;
+        bool same_side = slot > newest ? distance >= slots : distance <= -slots;
         __int128 apart = (__int128)slot - window->candidate;
-        bool is_near = apart != 0 && apart < GS_WINDOW_SLOTS && -apart < GS_WINDOW_SLOTS;
+        bool is_near = apart != 0 && apart < slots && -apart < slots;
         bool follows = slot < newest && apart > 0;
         if (same_side && (is_near || follows)) {
             restart(window, slot, from_publisher, now_ns);
@@ -60,7 +125,7 @@ static gs_verdict jump(gs_window *window, int64_t slot, bool from_publisher, uin
         }
     }
     window->candidate = slot;
-    window->accepted_at_ns |= HAS_CANDIDATE;
+    *accepted_at(window) |= HAS_CANDIDATE;
     return GS_POLICED_JUMP;
 }
 
@@ -71,39 +136,38 @@ static gs_verdict behind(gs_window *window, uint32_t back, bool from_publisher, 
             return GS_POLICED_SLOT;
         window->policed |= 1ULL << back;
     }
-    uint64_t mask = 1ULL << (back % 64);
-    if (window->bits[back / 64] & mask)
+    bool is_long = gs_window_is_long(window);
+    uint64_t at = is_long ? (uint64_t)window->newest - back : back;
+    uint64_t *word = is_long ? &window->words[at / 64 & window->word_mask] : &window->bits[at / 64];
+    uint64_t mask = 1ULL << (at % 64);
+    if (*word & mask)
         return GS_DUPLICATE;
-    window->bits[back / 64] |= mask;
-    window->accepted_at_ns = now_ns & ~HAS_CANDIDATE;
+    *word |= mask;
+    *accepted_at(window) = now_ns & ~HAS_CANDIDATE;
     return GS_ACCEPTED;
 }
 
 gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int64_t slot,
                                  bool from_publisher, uint64_t now_ns)
 {
-    if (window->accepted_at_ns == 0) {
+    if (*accepted_at(window) == 0) {
         restart(window, slot, from_publisher, now_ns);
         return GS_ACCEPTED;
     }
-    __int128 distance = (__int128)slot - window->newest;
-    if (distance > 0 && distance < GS_WINDOW_SLOTS) {
-        advance(window, (uint32_t)distance);
-        window->bits[0] |= 1;
-        window->policed |= from_publisher;
-        window->newest = slot;
-        window->accepted_at_ns = now_ns & ~HAS_CANDIDATE;
+    __int128 distance = (__int128)slot - window->newest, slots = gs_window_slots(window);
+    if (distance > 0 && distance < slots) {
+        advance(window, (uint32_t)distance, from_publisher, now_ns);
         return GS_ACCEPTED;
     }
-    if (distance <= 0 && distance > -GS_WINDOW_SLOTS)
+    if (distance <= 0 && distance > -slots)
         return behind(window, (uint32_t)-distance, from_publisher, now_ns);
     /* No event was accepted for a while: the stream is slow, paused, or its clock was set. */
     uint64_t elapsed_ns = quiet_ns(window, now_ns);
     bool has_rested = elapsed_ns >= GS_QUIET_NS;
     if (distance < 0 && !has_rested)
         return GS_BEYOND;
-    if (distance > 0 &&
-        (has_rested || is_on_time(period, distance, elapsed_ns) || gs_period_is_replayed(period))) {
+    if (distance > 0 && (has_rested || is_on_time(window, period, distance, elapsed_ns) ||
+                         gs_period_is_replayed(period))) {
         restart(window, slot, from_publisher, now_ns);
         return GS_ACCEPTED;
     }

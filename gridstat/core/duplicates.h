@@ -1,6 +1,8 @@
 /* Duplicate detection: only the first copy of an event is accepted.
  *
- * Periodic variables: a bitmap window of 256 slots, keyed by the 64-bit slot, one cache line each.
+ * Periodic variables: a bitmap window of the last slots, keyed by the 64-bit slot. It has 256 slots
+ * in one cache line, or, where those would not last long enough at the variable's rate, up to 4,032
+ * in a ring of words beside it; `gridstat/model/window_law.py` is the law.
  * Aperiodic ones: a ring of the last exact (created, sequence) pairs, with expiry. Not a high-water
  * mark: under loss and jitter "newest wins" dropped a third of the good events. A jump beyond the
  * window needs two consistent events, so that one forged stamp cannot silence a variable. The
@@ -13,11 +15,15 @@
 #define GS_DUPLICATES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "rate_law.h"
 
 #define GS_WINDOW_SLOTS    256
+#define GS_LONG_SLOTS      960
+#define GS_LONGEST_SLOTS   4032
+#define GS_WINDOW_NS       800000000ULL /* A window should last as long. */
 #define GS_POLICED_SLOTS   64
 #define GS_RING_EVENTS     128
 #define GS_QUIET_NS        1000000000ULL
@@ -32,12 +38,21 @@ typedef enum {
     GS_POLICED_SLOT,
     GS_POLICED_JUMP,
     GS_POLICED_INTERVAL,
-    GS_BEYOND, /* Far behind the window: a duplicate, unless the window follows a set clock. */
+    GS_BEYOND, /* Behind the window: too old, unless the window follows a set clock. */
 } gs_verdict;
 
+/* A window with `words` and without `accepted_at_ns` is a long one: a ring of 64-bit words, where a
+ * slot's number is its position. The word of the newest slot may be in part ahead of it. */
 typedef struct {
     int64_t newest;
-    uint64_t bits[4]; /* Bit i of the 256 stands for slot newest - i. */
+    union {
+        uint64_t bits[4]; /* Bit i of the 256 stands for slot newest - i. */
+        struct {
+            uint64_t *words;
+            uint64_t word_mask;
+            uint64_t long_accepted_at_ns; /* Its `accepted_at_ns`. */
+        };
+    };
     int64_t candidate;
     uint64_t policed;        /* Bit i: the publisher itself has sent slot newest - i. */
     uint64_t accepted_at_ns; /* 0: no event yet. Bit 0: there is a candidate. */
@@ -53,6 +68,31 @@ typedef struct {
     uint32_t next;
     uint32_t count; /* Entries in use; it only grows, up to all of them. */
 } gs_ring;
+
+/* Number of slots that the window of this period has. */
+uint32_t gs_window_slots_of(const gs_period *period);
+
+/* Allocate what the window of this period needs, and clear it; the writer does both. */
+void gs_window_open(gs_window *window, const gs_period *period);
+void gs_window_close(gs_window *window);
+size_t gs_window_bytes(const gs_period *period); /* Beyond the structure. */
+
+static inline bool gs_window_is_long(const gs_window *window)
+{
+    return window->accepted_at_ns == 0 && window->words != NULL;
+}
+
+static inline uint32_t gs_window_slots(const gs_window *window)
+{
+    return gs_window_is_long(window) ? (uint32_t)(window->word_mask * 64) : GS_WINDOW_SLOTS;
+}
+
+/* When the last event was accepted; 0: none was. */
+static inline uint64_t gs_window_accepted_at_ns(const gs_window *window)
+{
+    uint64_t at_ns = window->accepted_at_ns;
+    return (gs_window_is_long(window) ? window->long_accepted_at_ns : at_ns) & ~1ULL;
+}
 
 /* Shifts, jumps and old slots; the common case is inlined below. */
 gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int64_t slot,
@@ -70,8 +110,9 @@ static inline bool gs_window_accept_next(gs_window *window, int64_t slot, bool f
                                          uint64_t now_ns)
 {
     uint64_t ahead = (uint64_t)slot - (uint64_t)window->newest;
-    if (__builtin_expect(ahead - 1 < 63 && slot > window->newest && window->accepted_at_ns != 0,
-                         1)) {
+    if (__builtin_expect(ahead - 1 >= 63 || slot <= window->newest, 0))
+        return false;
+    if (__builtin_expect(window->accepted_at_ns != 0, 1)) {
         uint64_t *bits = window->bits;
         bits[3] = bits[3] << ahead | bits[2] >> (64 - ahead);
         bits[2] = bits[2] << ahead | bits[1] >> (64 - ahead);
@@ -82,7 +123,16 @@ static inline bool gs_window_accept_next(gs_window *window, int64_t slot, bool f
         window->accepted_at_ns = now_ns & ~1ULL;
         return true;
     }
-    return false;
+    if (window->long_accepted_at_ns == 0)
+        return false;
+    uint64_t at = (uint64_t)slot / 64, *word = &window->words[at & window->word_mask];
+    if (at != (uint64_t)window->newest / 64)
+        *word = 0;
+    *word |= 1ULL << (uint64_t)slot % 64;
+    window->policed = window->policed << ahead | from_publisher;
+    window->newest = slot;
+    window->long_accepted_at_ns = now_ns & ~1ULL;
+    return true;
 }
 
 static inline gs_verdict gs_window_accept(gs_window *window, const gs_period *period, int64_t slot,

@@ -30,8 +30,8 @@ cdef extern from "channel_keys.h" nogil:
         uint8_t key[16]
         uint8_t salt[4]
     ctypedef struct gs_sealing:
-        uint64_t datagrams
         uint8_t epoch
+    uint64_t gs_sealing_datagrams(const gs_sealing *) noexcept
     gs_sealing *gs_sealing_open(gs_seal_backend, const gs_key_spec *) noexcept
 
 cdef extern from "end_socket.h" nogil:
@@ -86,8 +86,9 @@ cdef extern from "sender.h" nogil:
     void gs_sender_shut(gs_sender *) noexcept
     void gs_sender_close(gs_sender *) noexcept
     gs_end_status gs_sender_retarget(gs_sender *, const char *, const uint16_t *) noexcept
+    void gs_sender_restart_sequences(gs_sender *) noexcept
     void gs_sender_set_key(gs_sender *, gs_sealing *) noexcept
-    const gs_sealing *gs_sender_key(const gs_sender *) noexcept
+    const gs_sealing *gs_sender_key(gs_sender *) noexcept
     bint gs_sender_try_lock(gs_sender *) noexcept
     bint gs_sender_lock(gs_sender *) noexcept
     void gs_sender_unlock(gs_sender *) noexcept
@@ -130,6 +131,8 @@ cdef extern from "ledger.h" nogil:
         uint64_t came[4]
         uint64_t first[4]
         uint64_t late_by[4]
+        uint64_t too_old
+        uint64_t too_old_by[4]
 
 cdef extern from "sources.h" nogil:
     ctypedef struct gs_source_facts:

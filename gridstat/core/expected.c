@@ -43,10 +43,17 @@ static void touch_table(gs_variable_table *table)
     gs_variable_index_widen(table->index);
 }
 
+static void close_variable(gs_expected_variable *variable)
+{
+    gs_release(variable->ring);
+    variable->ring = NULL;
+    gs_window_close(&variable->window);
+}
+
 static void close_table(gs_variable_table *table)
 {
     for (uint32_t i = 0; i < table->count; i++)
-        gs_release(table->variables[i].ring);
+        close_variable(&table->variables[i]);
     gs_lazy_release(table->variables, table->places_max * sizeof *table->variables);
     index_release(table->index);
 }
@@ -138,8 +145,7 @@ static void give_place_back(gs_expected *expected, uint32_t place)
 {
     gs_expected_variable *variable = &expected->announced.variables[place];
     gs_laws_drop(&expected->laws, variable->law);
-    gs_release(variable->ring);
-    variable->ring = NULL;
+    close_variable(variable);
     expected->free_places[expected->free_place_count++] = place;
 }
 
@@ -197,7 +203,9 @@ static bool add(gs_expected *expected, uint32_t variable_id, const gs_law *law)
     uint32_t place = take_place(expected, variable_id);
     gs_expected_variable *variable = &table->variables[place];
     variable->law = gs_laws_share(&expected->laws, law);
-    if (!law->is_periodic)
+    if (law->is_periodic)
+        gs_window_open(&variable->window, &law->period);
+    else
         variable->ring = gs_allocate(sizeof *variable->ring);
     gs_variable_index_put(table->index, variable_id, place);
     expected->variable_count += known == NULL;
@@ -316,7 +324,7 @@ gs_verdict gs_expected_follow(gs_expected_variable *variable, const gs_law *law,
                                       sample->received_ns)) {
         return GS_ACCEPTED;
     }
-    return verdict == GS_BEYOND ? GS_DUPLICATE : verdict;
+    return verdict;
 }
 
 gs_verdict gs_expected_accept_aperiodic(const gs_expected *expected, gs_expected_variable *variable,

@@ -133,9 +133,11 @@ gs_verdict gs_expected_accept_aperiodic(const gs_expected *expected, gs_expected
 static inline bool gs_expected_is_forged(const gs_window *window, const gs_sample *sample,
                                          int64_t slot, uint64_t now_ns)
 {
-    uint64_t accepted_at_ns = window->accepted_at_ns & ~1ULL;
-    return slot > window->newest && (uint64_t)slot - (uint64_t)window->newest >= GS_WINDOW_SLOTS &&
-           accepted_at_ns != 0 && now_ns < accepted_at_ns + GS_QUIET_NS &&
+    if (slot <= window->newest ||
+        (uint64_t)slot - (uint64_t)window->newest < gs_window_slots(window))
+        return false;
+    uint64_t accepted_at_ns = gs_window_accepted_at_ns(window);
+    return accepted_at_ns != 0 && now_ns < accepted_at_ns + GS_QUIET_NS &&
            sample->created_ns > sample->received_ns + GS_AHEAD_NS_MAX;
 }
 

@@ -322,8 +322,7 @@ static inline gs_counter *policed_by(const arrival_context *context, const gs_ro
     return NULL;
 }
 
-/* Return the verdict on an event in a slot that is none of the next. One beyond the window is
- * accepted if our clock was set. */
+/* Decide on a slot that is none of the next. Beyond the window our clock may have been set. */
 static __attribute__((noinline)) gs_verdict accept_rare(const arrival_context *context,
                                                         const gs_row *row, int64_t slot)
 {
@@ -331,13 +330,11 @@ static __attribute__((noinline)) gs_verdict accept_rare(const arrival_context *c
     bool from_publisher = context->source->is_publisher;
     gs_verdict verdict =
         gs_window_accept_rare(window, &row->period, slot, from_publisher, context->arrived_ns);
-    if (verdict < GS_POLICED_JUMP)
+    if (verdict < GS_POLICED_JUMP || row->flags & GS_ROW_STAMP_EXEMPT)
         return verdict;
-    if (!(row->flags & GS_ROW_STAMP_EXEMPT) &&
-        gs_window_follow_clock(window, &row->period, slot, from_publisher, context->arrived_ns,
-                               context->now.wall_ns))
-        return GS_ACCEPTED;
-    return verdict == GS_BEYOND ? GS_DUPLICATE : verdict;
+    bool follows = gs_window_follow_clock(window, &row->period, slot, from_publisher,
+                                          context->arrived_ns, context->now.wall_ns);
+    return follows ? GS_ACCEPTED : verdict;
 }
 
 static inline gs_verdict first_copy(const arrival_context *context, const gs_row *row,
@@ -368,8 +365,9 @@ static inline gs_counter *rejected_by(gs_core_counters *counters, gs_verdict ver
 {
     switch (verdict) {
     case GS_DUPLICATE:
-    case GS_BEYOND:
         return &counters->duplicate;
+    case GS_BEYOND:
+        return &counters->too_old;
     case GS_POLICED_SLOT:
         return &counters->policed_slot;
     case GS_POLICED_JUMP:
@@ -422,7 +420,8 @@ static inline gs_counter *pass(const arrival_context *context, const gs_row *row
         if (__builtin_expect(row->flags & GS_ROW_COUNTS_COPIES, 0))
             note_copy(context, row, slot, verdict);
         gs_counter *rejected = rejected_by(counters, verdict);
-        return verdict == GS_DUPLICATE ? rejected : note_policed(context, row, rejected);
+        bool is_copy = verdict == GS_DUPLICATE || verdict == GS_BEYOND;
+        return is_copy ? rejected : note_policed(context, row, rejected);
     }
     forwarded_event event = {
         .bytes = bytes,

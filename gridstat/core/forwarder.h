@@ -30,7 +30,7 @@ typedef struct {
     gs_counter unknown_channel, unknown_variable;
     gs_counter policed_port, policed_source, policed_stamp, policed_slot, policed_jump,
         policed_interval;
-    gs_counter duplicate, not_due, dispatched, flooded, flood_withheld, newest_too_large;
+    gs_counter duplicate, too_old, not_due, dispatched, flooded, flood_withheld, newest_too_large;
     /* Datagrams that are not authentic, in the order of `gs_authenticity`; none is part of `in`. */
     gs_counter sealed_unknown_channel, sealed_unknown_epoch, sealed_replayed, sealed_forged,
         sealed_plain;

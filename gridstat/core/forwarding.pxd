@@ -71,8 +71,8 @@ cdef extern from "channel_keys.h" nogil:
         uint8_t key[16]
         uint8_t salt[4]
     ctypedef struct gs_sealing:
-        gs_counter datagrams
         uint8_t epoch
+    uint64_t gs_sealing_datagrams(const gs_sealing *) noexcept
     gs_sealing *gs_sealing_open(gs_seal_backend, const gs_key_spec *) noexcept
     ctypedef struct gs_key_set:
         uint32_t count
@@ -163,7 +163,7 @@ cdef extern from "channel.h" nogil:
         gs_sink sink
         gs_counter counter
         uint64_t first_counter
-        gs_sealing *sealing
+        gs_sealing *owned_key
         bint is_guarded
     ctypedef struct gs_channel_options:
         uint32_t channel_id, index, level, mtu_bytes, version
@@ -207,8 +207,8 @@ cdef extern from "forwarder.h" nogil:
         gs_counter in_ "in"
         gs_counter unknown_channel, unknown_variable
         gs_counter policed_port, policed_source, policed_stamp, policed_slot, policed_jump
-        gs_counter policed_interval, duplicate, not_due, dispatched, flooded, flood_withheld
-        gs_counter newest_too_large
+        gs_counter policed_interval, duplicate, too_old, not_due, dispatched, flooded
+        gs_counter flood_withheld, newest_too_large
         gs_counter sealed_unknown_channel, sealed_unknown_epoch, sealed_replayed, sealed_forged
         gs_counter sealed_plain
         gs_counter datagrams_in, bytes_in, kernel_dropped, receive_calls

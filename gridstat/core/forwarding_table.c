@@ -114,8 +114,10 @@ static void release_retired(retired *item)
         item->state_stack[(*item->state_count)++] = item->state;
 }
 
-static void release_row(const gs_row *row)
+static void release_row(const gs_table *table, const gs_row *row)
 {
+    if (row != NULL && row->flags & GS_ROW_PERIODIC)
+        gs_window_close(&table->states.windows[row->state]);
     if (row != NULL && row->flags & GS_ROW_KEEPS_NEWEST)
         gs_release(gs_row_newest(row));
     if (row != NULL && row->flags & GS_ROW_COUNTS_COPIES)
@@ -130,7 +132,7 @@ void gs_table_close(gs_table *table)
     for (uint32_t p = 0; p < table->page_count; p++) {
         gs_page *page = table->root->pages[p];
         for (uint32_t i = 0; i <= page->mask; i++)
-            release_row(page->slots[i].row);
+            release_row(table, page->slots[i].row);
         gs_release(page);
     }
     gs_source_state *left;
@@ -176,6 +178,8 @@ static void retire_state(gs_table *table, const gs_row *row)
     item->state_stack = is_periodic ? table->free_windows : table->free_rings;
     item->state_count = is_periodic ? &table->free_window_count : &table->free_ring_count;
     item->state = row->state;
+    if (is_periodic && gs_window_bytes(&row->period) != 0)
+        gs_table_retire(table, gs_release, table->states.windows[row->state].words);
 }
 
 static void retire_row(gs_table *table, const gs_row *row)
@@ -255,11 +259,11 @@ static bool keeps_state(const gs_row *old, const gs_row_spec *spec)
     return gs_period_has_same_slots(&period, &old->period);
 }
 
-static uint32_t take_state(gs_table *table, bool is_periodic)
+static uint32_t take_state(gs_table *table, const gs_row *row)
 {
-    if (is_periodic) {
+    if (row->flags & GS_ROW_PERIODIC) {
         uint32_t state = table->free_windows[--table->free_window_count];
-        memset(&table->states.windows[state], 0, sizeof(gs_window));
+        gs_window_open(&table->states.windows[state], &row->period);
         table->states.paces[state] = 0;
         return state;
     }
@@ -292,14 +296,15 @@ static void place_copies(gs_table *table, const gs_row_spec *spec, gs_row *row, 
 {
     bool counts = spec->flags & GS_ROW_COUNTS_COPIES;
     gs_row_copies *kept = NULL;
+    uint32_t every = counts ? gs_copies_every(&row->period, spec->counted_every) : 0;
     if (counts && old != NULL && old->flags & GS_ROW_COUNTS_COPIES && keeps_state(old, spec) &&
-        gs_row_copies_of(old)->divisor.every == spec->counted_every)
+        gs_row_copies_of(old)->divisor.every == every)
         kept = gs_row_copies_of(old);
     if (old != NULL && kept == NULL)
         retire_copies(table, old);
     if (counts && kept == NULL) {
         kept = gs_allocate(sizeof *kept);
-        kept->divisor = gs_divisor_make(spec->counted_every);
+        kept->divisor = gs_divisor_make(every);
     }
     if (counts)
         *gs_row_copies_word(row) = (uintptr_t)kept;
@@ -328,7 +333,7 @@ static void put_row(gs_table *table, gs_root *fresh, const gs_row_spec *spec, gs
     if (old != NULL && keeps_state(old, spec)) {
         row->state = old->state;
     } else {
-        row->state = take_state(table, is_periodic);
+        row->state = take_state(table, row);
         if (old != NULL)
             retire_state(table, old);
     }
@@ -402,6 +407,10 @@ static bool has_memory(const gs_table *table, const delta *change)
         for (uint32_t r = 0; r < spec->route_count; r++)
             bytes += spec->routes[r].term_count * (48 + spec->route_count / 8) + 64;
         bytes += 1024;
+        if (spec->flags & GS_ROW_PERIODIC) {
+            gs_period period = gs_period_make(spec->seconds, spec->per_seconds, spec->phase_ns);
+            bytes += gs_window_bytes(&period);
+        }
         if (spec->flags & GS_ROW_KEEPS_NEWEST)
             bytes += 128 + GS_OPTION_BYTES * spec->newest_options_max;
     }

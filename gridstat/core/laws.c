@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "copies.h"
+#include "duplicates.h"
 #include "platform.h"
 
 #define LOOKED_BACK_MAX 64U
@@ -19,6 +21,8 @@ gs_law gs_law_make(uint32_t seconds, uint32_t per_seconds, uint64_t phase_ns, ui
         law.is_periodic = true;
         law.period = gs_period_make(seconds, per_seconds, phase_ns);
         law.divisor = gs_divisor_make(every);
+        law.copied = gs_divisor_make(gs_copies_every(&law.period, every));
+        law.window_slots = gs_window_slots_of(&law.period);
     }
     return law;
 }

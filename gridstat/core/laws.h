@@ -14,7 +14,9 @@
 typedef struct {
     gs_period period;
     gs_divisor divisor;
-    uint64_t deadline_ns; /* 0: none is ever late. */
+    gs_divisor copied;     /* Of the slots whose copies are counted by source. */
+    uint64_t deadline_ns;  /* 0: none is ever late. */
+    uint32_t window_slots; /* Of its windows; 0: aperiodic. */
     bool is_periodic;
 } gs_law;
 

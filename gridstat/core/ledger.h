@@ -28,6 +28,7 @@ typedef struct {
     gs_counter copies[GS_COPY_SOURCES];
     gs_counter extra, ring_full, first_slot;
     gs_counter late_by[GS_COPY_PATHS]; /* By source, once there are several; `window` too. */
+    gs_counter too_old, too_old_by[GS_COPY_PATHS]; /* Copies whose slot had left the window. */
     gs_copy_window window;
 } __attribute__((aligned(64))) gs_ledger;
 
@@ -37,6 +38,7 @@ typedef struct {
     uint64_t copies[GS_COPY_SOURCES];
     uint64_t passed, came[GS_COPY_PATHS], first[GS_COPY_PATHS]; /* As in `gs_copy_facts`. */
     uint64_t late_by[GS_COPY_PATHS];
+    uint64_t too_old, too_old_by[GS_COPY_PATHS];
 } gs_ledger_facts;
 
 void gs_ledger_renew(gs_ledger *ledger);
@@ -48,7 +50,7 @@ gs_ledger_facts gs_ledger_read(const gs_ledger *ledger, const gs_law *law);
 void gs_ledger_begin(gs_ledger *ledger, uint64_t renewals);
 
 /* Note a due slot that is not the next one. */
-void gs_ledger_place_rare(gs_ledger *ledger, int64_t slot, uint32_t every);
+void gs_ledger_place_rare(gs_ledger *ledger, int64_t slot, const gs_law *law);
 
 /* Note the first late copy of a due slot from a source; called before the copy itself is noted. */
 void gs_ledger_late_by(gs_ledger *ledger, uint32_t source, uint64_t due);
@@ -79,6 +81,14 @@ static inline bool gs_ledger_is_late(const gs_law *law, const gs_sample *sample)
            sample->received_ns - sample->created_ns > law->deadline_ns;
 }
 
+/* Note a copy whose slot had left the window: it can fill no gap any more. */
+static inline void gs_ledger_too_old(gs_ledger *ledger, uint32_t source)
+{
+    gs_add(&ledger->too_old, 1);
+    if (source < GS_COPY_PATHS)
+        gs_add(&ledger->too_old_by[source], 1);
+}
+
 typedef struct {
     int64_t slot;
     bool is_first;
@@ -90,7 +100,7 @@ static inline void gs_ledger_copy_by(gs_ledger *ledger, const gs_law *law, const
 {
     uint64_t due;
     if (!law->is_periodic || source >= GS_COPY_PATHS ||
-        !gs_copies_due(copy.slot, &law->divisor, &due))
+        !gs_copies_due(copy.slot, &law->copied, &due))
         return;
     if (__builtin_expect((sample->flags & GS_TIME_QUALITY) == 0 && gs_ledger_is_late(law, sample),
                          0))
@@ -103,13 +113,13 @@ static inline bool gs_ledger_is_empty(const gs_ledger *ledger)
     return gs_read(&ledger->delivered) + gs_read(&ledger->ring_full) == 0;
 }
 
-static inline void gs_ledger_place(gs_ledger *ledger, int64_t slot, uint32_t every)
+static inline void gs_ledger_place(gs_ledger *ledger, int64_t slot, const gs_law *law)
 {
-    bool is_next = (uint64_t)slot == gs_read(&ledger->last_slot) + every;
+    bool is_next = (uint64_t)slot == gs_read(&ledger->last_slot) + law->divisor.every;
     if (__builtin_expect(is_next && !gs_ledger_is_empty(ledger), 1))
         gs_set(&ledger->last_slot, (uint64_t)slot);
     else
-        gs_ledger_place_rare(ledger, slot, every);
+        gs_ledger_place_rare(ledger, slot, law);
 }
 
 /* Note the first copy of an event; `has_room`: the reader will get it. */
@@ -121,7 +131,7 @@ static inline void gs_ledger_first(gs_ledger *ledger, const gs_law *law, const g
         return;
     }
     if (law->is_periodic)
-        gs_ledger_place(ledger, slot, law->divisor.every);
+        gs_ledger_place(ledger, slot, law);
     gs_add(has_room ? &ledger->delivered : &ledger->ring_full, 1);
     if (gs_ledger_is_untimely(law, sample))
         gs_add(&ledger->unknown, 1);

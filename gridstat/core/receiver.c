@@ -148,6 +148,10 @@ static inline void receive_event(gs_receiver *receiver, gs_expected_variable *va
             gs_ledger_first(ledger, law, &sample, slot, has_room);
     } else if (verdict == GS_POLICED_JUMP) {
         receiver->batch[GS_RECEIVED_POLICED_JUMP]++;
+    } else if (verdict == GS_BEYOND) {
+        receiver->batch[GS_RECEIVED_TOO_OLD]++;
+        if (ledger != NULL)
+            gs_ledger_too_old(ledger, receiver->source);
     } else {
         receiver->batch[GS_RECEIVED_DUPLICATE]++;
         if (ledger != NULL)

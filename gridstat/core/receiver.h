@@ -4,7 +4,7 @@
  *
  * The thread blocks all signals, takes no lock (neither Python's nor its own) and never allocates.
  * Every event ends in exactly one counter: in = malformed + policed_source + unknown + duplicate +
- * policed_jump + delivered + ring_full, where a malformed datagram counts once. A datagram of a
+ * too_old + policed_jump + delivered + ring_full; a malformed datagram counts once. A datagram of a
  * sealed source that is not authentic is no part of this: it counts in `sealed_...` alone.
  */
 #ifndef GS_RECEIVER_H
@@ -51,6 +51,7 @@ typedef enum {
     GS_RECEIVED_SEALED_REPLAYED,
     GS_RECEIVED_SEALED_FORGED,
     GS_RECEIVED_SEALED_PLAIN, /* Not sealed, on a channel that is. */
+    GS_RECEIVED_TOO_OLD,      /* Its slot had left the window. */
     GS_RECEIVED_COUNTERS,
 } gs_received;
 

@@ -52,7 +52,7 @@ from gridstat.core.rows import (
     check_versions,
     counter_before,
 )
-from gridstat.model.copy_window import COPY_PATHS, CopyWindow, open_slots
+from gridstat.model.copy_window import COPY_PATHS, CopyWindow, counted_every, open_slots
 from gridstat.model.errors import LayoutError, LimitReached, Misuse, UnknownName
 from gridstat.model.flooding import is_ahead, is_fresh
 from gridstat.model.rate_law import slot_of
@@ -70,7 +70,7 @@ REASONS = {
     "unknown": ("channel", "variable"),
     "policed": ("port", "source", "stamp", "slot", "jump", "interval"),
 }
-ENDS = ("malformed", "unknown", "policed", "duplicate", "not_due", "dispatched")
+ENDS = ("malformed", "unknown", "policed", "duplicate", "too_old", "not_due", "dispatched")
 """Every datagram that is malformed, and every event of the others, ends as exactly one of these."""
 
 
@@ -528,8 +528,8 @@ def _clock_of(row: Row) -> tuple[Period, int] | None:
 def _counter_names() -> Iterator[str]:
     for end, reasons in REASONS.items():
         yield from (f"{end}_{reason}" for reason in reasons)
-    yield from ("duplicate", "not_due", "dispatched", "flooded", "datagrams_in", "bytes_in")
-    yield from ("newest_too_large", "flood_withheld", *SEALED_REASONS)
+    yield from ("duplicate", "too_old", "not_due", "dispatched", "flooded")
+    yield from ("datagrams_in", "bytes_in", "newest_too_large", "flood_withheld", *SEALED_REASONS)
 
 
 @dataclass(slots=True)
@@ -605,8 +605,8 @@ def _copies_of(row: Row, old: RowCopies | None) -> RowCopies | None:
     same slots."""
     if row.period is None or not row.counted_every:
         return None
-    is_same = old is not None and old.every == row.counted_every
-    return old if is_same else RowCopies(row.period, row.counted_every)
+    every = counted_every(row.period, row.counted_every)
+    return old if old is not None and old.every == every else RowCopies(row.period, every)
 
 
 def _flooding_scope(row: Row, active: int, slot: int | None) -> int | None:

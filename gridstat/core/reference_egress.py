@@ -126,7 +126,10 @@ class DatagramWriter:
         """Return the counter of due events that the channel does not send, or None if it sends."""
         if self.is_held:
             return "unproven"
-        return "no_key" if self.spec.is_sealed and self.sealing is None else None
+        return "no_key" if self._has_no_key() else None
+
+    def _has_no_key(self) -> bool:
+        return self.spec.is_sealed and (self.sealing is None or self.sealing.is_used_up)
 
     def drop(self, reason: str) -> None:
         """Count an event that is not sent."""
@@ -176,7 +179,7 @@ class DatagramWriter:
         next_ns = self._next_probe_ns + interval_ns
         self._next_probe_ns = next_ns if next_ns > now_ns else now_ns + interval_ns
         self._has_failed = False
-        if self.spec.is_sealed and self.sealing is None:
+        if self._has_no_key():
             self.counters["probes_failed"] += 1
             return None
         probe = self.finish([], PORT_DATA)

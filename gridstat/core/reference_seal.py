@@ -9,6 +9,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from gridstat.model.errors import LayoutError
+from gridstat.model.key_schedule import EPOCH_DATAGRAMS
 
 if TYPE_CHECKING:
     from gridstat.core.key_settings import ChannelKey, ReceivingState
@@ -18,6 +19,8 @@ KEY_BYTES: Final = 16
 SALT_BYTES: Final = 4
 TAG_BYTES: Final = 16
 REPLAY_DATAGRAMS: Final = 2048
+SEALED_DATAGRAMS_MAX: Final = EPOCH_DATAGRAMS - 2**19
+"""Datagrams under one key since it was set: as `GS_SEALED_DATAGRAMS_MAX`."""
 
 
 class ReferenceSealKey:
@@ -73,6 +76,11 @@ class ReferenceSealing:
     epoch: int
     key: ReferenceSealKey
     datagrams: int = 0
+
+    @property
+    def is_used_up(self) -> bool:
+        """True once the key has sealed as many datagrams as it may."""
+        return self.datagrams >= SEALED_DATAGRAMS_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Literal
 
 from gridstat.model.flooding import FLOOD_EVENTS_MAX, FLOOD_HOLD_NS
 from gridstat.model.rate_law import NS_PER_S
+from gridstat.model.window_law import window_slots
 
 if TYPE_CHECKING:
     from gridstat.model.rate_law import Period
 
-WINDOW_SLOTS = 256
 POLICED_SLOTS = 64
 RING_EVENTS = FLOOD_EVENTS_MAX
 QUIET_NS = 1_000_000_000
@@ -34,10 +34,9 @@ PACE_BURST_NS = 1_000_000_000
 PACE_NS_MAX = 2**62
 """Longest interval; longer ones count as this."""
 
-Refusal = Literal["duplicate", "policed_slot", "policed_jump", "policed_interval"]
+Refusal = Literal["duplicate", "too_old", "policed_slot", "policed_jump", "policed_interval"]
 """Reason for which an event is refused, which is also its counter; None means accepted."""
 
-_WINDOW_MASK = (1 << WINDOW_SLOTS) - 1
 _POLICED_MASK = (1 << POLICED_SLOTS) - 1
 
 
@@ -82,6 +81,10 @@ class SlotWindow:
     candidate: int | None = None
     accepted_at_ns: int = 0
     pace: Pace = field(default_factory=Pace)
+    length: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.length = window_slots(self.period)
 
     def offer(
         self,
@@ -97,7 +100,7 @@ class SlotWindow:
         `near_slots` are those near the present by our own clock. An event beyond the window in one
         of them moves the window, if its newest slot is none of them: then our clock was set.
         """
-        is_beyond = self.newest is not None and abs(slot - self.newest) >= WINDOW_SLOTS
+        is_beyond = self.newest is not None and abs(slot - self.newest) >= self.length
         is_set = (
             is_beyond
             and near_slots is not None
@@ -122,17 +125,17 @@ class SlotWindow:
             self._restart(slot, is_publisher=is_publisher)
             return None
         ahead = slot - self.newest
-        if -WINDOW_SLOTS < ahead <= 0:
+        if -self.length < ahead <= 0:
             return self._fill(-ahead, is_publisher=is_publisher)
-        if 0 < ahead < WINDOW_SLOTS:
+        if 0 < ahead < self.length:
             self._advance(ahead, is_publisher=is_publisher)
             return None
         elapsed_ns = max(0, now_ns - self.accepted_at_ns)
         is_quiet = elapsed_ns >= QUIET_NS
         if ahead < 0 and not is_quiet:
-            return "duplicate"  # The stream is alive: an old copy, not a restarted clock.
+            return "too_old"  # The stream is alive: an old copy, not a restarted clock.
         passed = elapsed_ns * self.period.per_seconds // (self.period.seconds * NS_PER_S)
-        if ahead > 0 and (is_quiet or ahead < WINDOW_SLOTS + passed or is_replayed):
+        if ahead > 0 and (is_quiet or ahead < self.length + passed or is_replayed):
             self._restart(slot, is_publisher=is_publisher)
             return None  # The events of sparse subscriptions are so far apart.
         return self._jump(ahead, is_publisher=is_publisher)
@@ -150,7 +153,7 @@ class SlotWindow:
 
     def _advance(self, ahead: int, *, is_publisher: bool) -> None:
         assert self.newest is not None
-        self.bits = (self.bits << ahead | 1) & _WINDOW_MASK
+        self.bits = (self.bits << ahead | 1) & ((1 << self.length) - 1)
         self.policed = (self.policed << ahead | is_publisher) & _POLICED_MASK
         self.newest += ahead
 
@@ -161,8 +164,8 @@ class SlotWindow:
         slot = self.newest + ahead
         if self.candidate is not None:
             was_ahead = self.candidate - self.newest
-            is_same_side = was_ahead * ahead > 0 and abs(was_ahead) >= WINDOW_SLOTS
-            is_near = 0 < abs(slot - self.candidate) < WINDOW_SLOTS
+            is_same_side = was_ahead * ahead > 0 and abs(was_ahead) >= self.length
+            is_near = 0 < abs(slot - self.candidate) < self.length
             follows = self.candidate < slot < self.newest
             if is_same_side and (is_near or follows):
                 self._restart(slot, is_publisher=is_publisher)

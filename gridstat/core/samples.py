@@ -45,7 +45,7 @@ class VariableCounters(TypedDict):
     unknown: int
     """First copies whose stamp is not good enough to say whether they were late."""
     missing: int
-    """Due slots passed over, less those that came after all; a jump beyond the window of 256 slots
+    """Due slots passed over, less those that came after all; a jump beyond the window of slots
     begins another span, because it does not show how much time has passed."""
     extra: int
     """First copies of slots that are not due, which are handed out all the same."""
@@ -56,13 +56,19 @@ class VariableCounters(TypedDict):
     """All copies, the first ones included, by source in the order of `open_source`."""
     passed: int
     """Due slots of a periodic variable that some source brought, since there are several; about a
-    second of the newest ones is left out, because their copies may be in transit."""
+    second of the newest ones is left out, because their copies may be in transit. Of a variable
+    with more than 320 slots a second these are a sample: every n-th due slot, with the n of
+    `copy_window.counted_every`."""
     came: list[int]
     """Passed slots by source that brought a copy; the source has missed `passed - came`."""
     first: list[int]
     """First copies of due slots by source, while there are several sources."""
     late_by: list[int]
     """Late copies of due slots by source, first or not, while there are several sources."""
+    too_old: int
+    """Copies whose slot had left the window before they came: they can fill no gap."""
+    too_old_by: list[int]
+    """The same by source."""
 
 
 @dataclass(frozen=True, slots=True)

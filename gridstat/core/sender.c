@@ -45,7 +45,10 @@ struct gs_sender {
     uint16_t *sequences;
     gs_counter counter;
     uint32_t overhead;   /* Bytes of a datagram beside its events. */
-    gs_sealing *sealing; /* NULL: not sealed, or no key yet. */
+    gs_sealing *sealing; /* In use; NULL: not sealed, or no key yet. */
+    gs_sealing *asked;   /* Atomic: the key to use from the next run on; NULL: no other. */
+    bool is_used_up;     /* The key in use may seal no other run. */
+    gs_sealing *ended;   /* Atomic: the one before it, for the control side to close. */
     gs_outgoing_run lone, run;
     gs_sender_counters counters;
     pthread_mutex_t lock;
@@ -190,6 +193,8 @@ static inline uint32_t finish_datagram(gs_sender *sender, uint8_t *at, uint32_t 
         gs_header_write(at, sender->version, length, sender->channel_id, counter);
         return length;
     }
+    if (gs_sealing_count(sender->sealing))
+        sender->is_used_up = true;
     gs_sealing_write(sender->sealing, at, length, sender->channel_id, counter, port);
     return length + GS_TAG_BYTES;
 }
@@ -216,9 +221,32 @@ static gs_send_status send_lone(gs_sender *sender, uint32_t length, uint32_t por
     return send_run(sender, run);
 }
 
-static bool has_no_key(const gs_sender *sender)
+/* Stands in `asked` for no key at all. */
+static gs_sealing no_sealing;
+
+/* Use the key that was asked for. The one in use is closed by the control side, which may read it
+ * just now; should it not have closed the one before yet, the change waits for that. */
+static __attribute__((noinline)) void take_asked(gs_sender *sender)
 {
-    return is_sealed(sender) && sender->sealing == NULL;
+    if (__atomic_load_n(&sender->ended, __ATOMIC_ACQUIRE) != NULL)
+        return;
+    gs_sealing *fresh = __atomic_exchange_n(&sender->asked, NULL, __ATOMIC_ACQ_REL);
+    if (fresh == NULL)
+        return;
+    gs_sealing *before = sender->sealing;
+    sender->is_used_up = false;
+    __atomic_store_n(&sender->sealing, fresh == &no_sealing ? NULL : fresh, __ATOMIC_RELEASE);
+    __atomic_store_n(&sender->ended, before, __ATOMIC_RELEASE);
+}
+
+/* Between runs alone: the next one is sealed with the newest key. */
+static bool has_no_key(gs_sender *sender)
+{
+    if (!is_sealed(sender))
+        return false;
+    if (__builtin_expect(__atomic_load_n(&sender->asked, __ATOMIC_RELAXED) != NULL, 0))
+        take_asked(sender);
+    return sender->sealing == NULL || sender->is_used_up;
 }
 
 gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event)
@@ -363,6 +391,11 @@ gs_send_status gs_sender_send_many(gs_sender *sender, gs_outgoing_batch *batch)
     return batch->sent == batch->count ? GS_SEND_DONE : GS_SEND_FAILED;
 }
 
+void gs_sender_restart_sequences(gs_sender *sender)
+{
+    memset(sender->sequences, 0, sender->variable_count * sizeof *sender->sequences);
+}
+
 void gs_sender_abandon(gs_sender *sender)
 {
     drop_rest(sender, &sender->run, &sender->counters.send_failed);
@@ -431,6 +464,7 @@ void gs_sender_shut(gs_sender *sender)
 void gs_sender_close(gs_sender *sender)
 {
     gs_sender_shut(sender);
+    gs_sender_set_key(sender, NULL);
     gs_sealing_close(sender->sealing);
     gs_variable_index_close(&sender->index);
     gs_lazy_release(sender->sequences, sender->variables_max * sizeof *sender->sequences);
@@ -440,15 +474,33 @@ void gs_sender_close(gs_sender *sender)
     gs_release(sender);
 }
 
-void gs_sender_set_key(gs_sender *sender, gs_sealing *sealing)
+static void close_ended(gs_sender *sender)
 {
-    gs_sealing_close(sender->sealing);
-    sender->sealing = sealing;
+    gs_sealing_close(__atomic_exchange_n(&sender->ended, NULL, __ATOMIC_ACQ_REL));
 }
 
-const gs_sealing *gs_sender_key(const gs_sender *sender)
+void gs_sender_set_key(gs_sender *sender, gs_sealing *sealing)
 {
-    return sender->sealing;
+    close_ended(sender);
+    gs_sealing *asked = sealing == NULL ? &no_sealing : sealing;
+    gs_sealing *untaken = __atomic_exchange_n(&sender->asked, asked, __ATOMIC_ACQ_REL);
+    if (untaken != &no_sealing)
+        gs_sealing_close(untaken);
+    if (gs_sender_try_lock(sender)) { /* Else the call under way takes it at its next run. */
+        close_ended(sender);
+        take_asked(sender);
+        gs_sender_unlock(sender);
+        close_ended(sender);
+    }
+}
+
+const gs_sealing *gs_sender_key(gs_sender *sender)
+{
+    close_ended(sender);
+    const gs_sealing *asked = __atomic_load_n(&sender->asked, __ATOMIC_ACQUIRE);
+    if (asked == NULL)
+        return __atomic_load_n(&sender->sealing, __ATOMIC_ACQUIRE);
+    return asked == &no_sealing ? NULL : asked;
 }
 
 /* --- Calls from Python ------------------------------------------------------------------ */

@@ -35,7 +35,7 @@ typedef struct {
     gs_counter mtu_changes; /* How often the path proved narrower than thought. */
     gs_counter refused;     /* ICMP errors about earlier datagrams. */
     gs_counter probes;      /* Sent; no events are in them. */
-    gs_counter no_key;      /* Events of a sealed channel without a key. */
+    gs_counter no_key;      /* Events of a sealed channel without a key, or with a used up one. */
 } gs_sender_counters;
 
 typedef enum {
@@ -81,10 +81,14 @@ void gs_sender_close(gs_sender *sender); /* No thread may use it any more. */
  * holds the lock. */
 gs_end_status gs_sender_retarget(gs_sender *sender, const char *host, const uint16_t ports[2]);
 
-/* Seal with this key from the next datagram on; NULL: with none, so that nothing is sent. The
- * caller holds the lock. */
+/* Number the events of every variable from 0 again; the caller holds the lock. */
+void gs_sender_restart_sequences(gs_sender *sender);
+
+/* Seal with this key from the next run on; NULL: with none, so that nothing is sent. The control
+ * side changes and reads keys one call at a time and without the lock: it never waits for a call
+ * that sends. A key lives until the control side's next call. */
 void gs_sender_set_key(gs_sender *sender, gs_sealing *sealing);
-const gs_sealing *gs_sender_key(const gs_sender *sender); /* NULL: none. */
+const gs_sealing *gs_sender_key(gs_sender *sender); /* The newest one; NULL: none. */
 
 /* One caller at a time. False: this very thread is inside a call already. */
 bool gs_sender_try_lock(gs_sender *sender);

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gridstat.model.call_options import checked_calls
+from gridstat.model.qos import BASELINE_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,8 @@ class ChangeKind(StrEnum):
     """The cloud has removed it; with `is_over` for good, else it is registered again."""
     RESTORED = "restored"
     """The edge, contract or publication is as it was before it was lost, lowered, broken or
-    purged."""
+    purged. Of a contract that was granted or lowered below its desired rate also: it has a higher
+    rate again, which `contract` says."""
     POLICED = "policed"
     """The edge router did not let events of a publication pass; `policed` has the totals."""
 
@@ -111,6 +113,8 @@ def compare(granted: Contract, before: Contract, after: Contract) -> list[Contra
         found.append(ContractChange(kind, _reason(before, after, _state_text(after))))
     elif _is_lower(granted, before) and not _is_lower(granted, after):
         found.append(ContractChange(ChangeKind.RESTORED, _state_text(after)))
+    elif _is_raised(before, after):
+        found.append(ContractChange(ChangeKind.RESTORED, _rate_text(after)))
     return found
 
 
@@ -141,6 +145,14 @@ def _is_lower_quality(before: Contract, after: Contract) -> bool:
     return False
 
 
+def _is_raised(before: Contract, after: Contract) -> bool:
+    """Return whether the second contract has a higher rate in any mode."""
+    return any(
+        (old := before.granted.get(mode)) is not None and new.every < old.every
+        for mode, new in after.granted.items()
+    )
+
+
 def _working(contract: Contract) -> int:
     return len(contract.paths) - len(contract.paths_down or ())
 
@@ -155,6 +167,16 @@ def _routes_text(contract: Contract) -> str:
 
 def _state_text(contract: Contract) -> str:
     return f"{_working(contract)} of {len(contract.paths)} paths work"
+
+
+def _rate_text(contract: Contract) -> str:
+    everys = ", ".join(
+        f"every {qos.every}. slot"
+        if mode == BASELINE_MODE
+        else f"every {qos.every}. in mode {mode}"
+        for mode, qos in sorted(contract.granted.items())
+    )
+    return f"raised to {everys}"
 
 
 def _reason(before: Contract, after: Contract, otherwise: str) -> str:

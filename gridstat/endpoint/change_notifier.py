@@ -177,6 +177,16 @@ class ChangeNotifier:
         )
         self._notify(change, subscription.followers)
 
+    def pattern_purged(
+        self, pattern: str, reason: str, code: int, followers: ChangeFollowers
+    ) -> None:
+        """Report that the cloud ended a pattern for good, also one that had caught nothing."""
+        at_ns = self._clock.posix_ns()
+        change = Change(
+            ChangeKind.PURGED, Subject.SUBSCRIPTION, pattern, at_ns, reason, code, is_over=True
+        )
+        self._notify(change, followers)
+
     def subscription_restored(self, subscription: Subscription) -> None:
         """Report that the cloud granted a subscription again."""
         self._notify_subscription(subscription, ChangeKind.RESTORED, "granted again")

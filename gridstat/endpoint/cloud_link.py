@@ -358,9 +358,10 @@ class CloudLink:
             self._state.notify_all()
 
     def step(self) -> None:
-        """Move the keys of all channels on."""
+        """Move the keys of all channels on, and try again what could not be opened."""
         if not self.is_over:
             self._keys.step()
+            self._channels.retry()
 
     def _handle_channel(self, output: SeedReceived | AddressAsked | AddressJudged) -> None:
         match output:

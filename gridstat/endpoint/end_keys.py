@@ -11,16 +11,16 @@ from __future__ import annotations
 import logging
 import threading
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, assert_never
 
-from gridstat.model.errors import NotAuthorised
-from gridstat.model.keys.channel_keys import ChannelKeys
+from gridstat.model.errors import GridStatError, NotAuthorised
+from gridstat.model.keys.channel_keys import ChannelKeys, KeysFailed, SeedOver, SeedOverdue
 from gridstat.net.command.router_messages import SeedAccepted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from gridstat.model.keys.channel_keys import SeedInstalled
+    from gridstat.model.keys.channel_keys import KeyNews, SeedInstalled
     from gridstat.net.command.router_messages import ChannelSeed
 
 log = logging.getLogger(__name__)
@@ -92,8 +92,12 @@ class EndKeys:
             _check_owner(self._sender_edges, channel_id, edge)
             self._senders[channel_id] = sender
             self._sender_edges[channel_id] = edge
-            self._keys.channel_opened(channel_id, self._clock_ns())
-            self._take_waiting(edge, channel_id, is_sender=True)
+            try:
+                self._keys.channel_opened(channel_id, self._clock_ns())
+                self._take_waiting(edge, channel_id, is_sender=True)
+            except GridStatError:
+                self.sender_closed(channel_id)
+                raise
 
     def sender_closed(self, channel_id: int) -> None:
         """Forget the keys of a closed sender."""
@@ -172,13 +176,8 @@ class EndKeys:
     def step(self) -> None:
         """Begin the epochs that are due, and follow those of the edges."""
         with self._lock:
-            for over in self._keys.step(self._clock_ns()):
-                log.warning(
-                    "seed_over channel_id=%d sends=%d hint='its edge router has given no seed for "
-                    "long; check the session with it'",
-                    over.channel_id,
-                    over.is_sender,
-                )
+            for news in self._keys.step(self._clock_ns()):
+                _log(news)
 
     def _answer_all(self, installed: Iterable[SeedInstalled]) -> None:
         for each in installed:
@@ -210,6 +209,35 @@ class EndKeys:
     def receiving_state(self, channel_id: int) -> Mapping[str, Any]:
         """Return the state of a source."""
         return self._receivers[channel_id].receiving_state(channel_id)
+
+
+def _log(news: KeyNews) -> None:
+    match news:
+        case SeedOver():
+            log.warning(
+                "seed_over channel_id=%d sends=%d hint='its edge router has given no seed for "
+                "long; check the session with it'",
+                news.channel_id,
+                news.is_sender,
+            )
+        case SeedOverdue():
+            log.warning(
+                "seed_overdue channel_id=%d sends=%d hint='its edge router has given no fresh seed "
+                "for long; check the session with it, for the channel stops 24 h after its last "
+                "seed'",
+                news.channel_id,
+                news.is_sender,
+            )
+        case KeysFailed():
+            log.warning(
+                "keys_failed channel_id=%d sends=%d reason=%r hint='the other channels go on, and "
+                "this one is tried again; connect again if it stays silent'",
+                news.channel_id,
+                news.is_sender,
+                news.reason,
+            )
+        case _:
+            assert_never(news)
 
 
 def _check_owner(edges: Mapping[int, str | None], channel_id: int, edge: str | None) -> None:

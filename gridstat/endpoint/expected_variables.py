@@ -17,6 +17,7 @@ from gridstat.endpoint.ledger import Ledger, frames_of
 from gridstat.endpoint.path_ledger import Counted, EdgeReading
 from gridstat.endpoint.slot_clock import StartTime
 from gridstat.endpoint.tally import Tally
+from gridstat.model.copy_window import counted_every
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -252,6 +253,7 @@ class ExpectedVariables:
         newest = self._expectations.get(subscription, {}).get(number)
         every = 0 if newest is None or newest.terms is None else newest.terms.every
         law = self._laws.get(number, _Law(0, 0))
+        period = None if variable is None else variable.period
         is_asked = newest is not None and subscription.paths.asks_receiver
         counts = Counted(
             now_ns=self._clock.steady_ns(),
@@ -261,7 +263,7 @@ class ExpectedVariables:
             every=every,
             variable_id=number,
             receiver=self._receiver.variable_counters(number) if is_asked else None,
-            receiver_every=law.every,
+            receiver_every=law.every if period is None else counted_every(period, law.every),
             receiver_count=self._begun.get(number, 0),
             is_own_deadline=newest is not None and law.deadline_ns == newest.latency_ns,
             source_indices=self.source_indices,

@@ -7,6 +7,7 @@ without a session.
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass
 from secrets import randbits
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.core._ends import Sender
 from gridstat.model.channel_security import SEALED_VERSION
-from gridstat.model.errors import NotAuthorised
+from gridstat.model.errors import GridStatError, LinkDown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gridstat.endpoint.end_keys import EndKeys
     from gridstat.net.command.endpoint_messages import AttachedOutcome
 
+log = logging.getLogger(__name__)
 COUNTER_START_BITS: Final = 48
 
 
@@ -61,6 +63,8 @@ class OutgoingChannels:
         self._keys = keys
         self._make = make
         self._channels: dict[str, _Channel] = {}
+        self._unreached: dict[str, AttachedOutcome] = {}
+        """Edges that attached, while there was no way to their address."""
         self._lock = threading.Lock()
 
     @property
@@ -69,7 +73,28 @@ class OutgoingChannels:
         return any(channel.is_up for channel in tuple(self._channels.values()))
 
     def open(self, edge: str, outcome: AttachedOutcome) -> None:
-        """Send to this edge from now on, or to its new ports."""
+        """Send to this edge from now on, or to its new ports; `retry` tries again if there is no
+        way there."""
+        try:
+            self._open_now(edge, outcome)
+        except LinkDown as error:
+            if edge not in self._unreached:
+                log.warning(
+                    "edge_unreachable edge=%s reason=%r hint='events go to the other edges; this "
+                    "one is tried again'",
+                    edge,
+                    str(error.args[0]),
+                )
+            self._unreached[edge] = outcome
+        else:
+            self._unreached.pop(edge, None)
+
+    def retry(self) -> None:
+        """Open what could not be opened."""
+        for edge, outcome in tuple(self._unreached.items()):
+            self.open(edge, outcome)
+
+    def _open_now(self, edge: str, outcome: AttachedOutcome) -> None:
         with self._lock:
             before = self._channels.get(edge)
             if before is not None and _is_same_channel(before.outcome, outcome):
@@ -81,12 +106,11 @@ class OutgoingChannels:
             # two processes on one channel, whose keys differ.
             is_sealed = outcome.datagram_version == SEALED_VERSION
             sender = self._open(edge, outcome, randbits(COUNTER_START_BITS) if is_sealed else 0)
-            # The other senders restart as well: copies are matched by the senders' sequences.
+            # The others number their events anew as well: copies are matched by the sequences.
+            # Their sockets and keys stay, for the way to another edge may be closed just now.
             for name, channel in self._channels.items():
                 if name != edge:
-                    counter = channel.sender.counter
-                    channel.sender.close()
-                    channel.sender = self._open(name, channel.outcome, counter)
+                    channel.sender.restart_sequences()
             if before is not None:
                 if before.outcome.up_channel_id != outcome.up_channel_id:
                     self._forget_keys(before)
@@ -143,6 +167,7 @@ class OutgoingChannels:
                 self._forget_keys(channel)
                 channel.sender.close()
             self._channels.clear()
+            self._unreached.clear()
 
     def _open(self, edge: str, outcome: AttachedOutcome, counter_start: int = 0) -> Sender:
         is_sealed = outcome.datagram_version == SEALED_VERSION
@@ -157,7 +182,7 @@ class OutgoingChannels:
             assert self._keys is not None
             try:
                 self._keys.sender_opened(outcome.up_channel_id, sender, edge)
-            except NotAuthorised:
+            except GridStatError:
                 sender.close()
                 raise
         return sender

@@ -243,9 +243,10 @@ class Receiver:
     def counters(self) -> dict[str, int]:
         """Return the counters of all events: `receiver.counters()["delivered"]`.
 
-        in = malformed + policed_source + unknown + duplicate + policed_jump + delivered +
-        ring_full. Apart from that, `kernel_dropped` counts what never came in: messages of the
-        kernel that found the socket's buffer full, each of up to 64 datagrams that it had joined.
+        in = malformed + policed_source + unknown + duplicate + too_old + policed_jump +
+        delivered + ring_full. Apart from that, `kernel_dropped` counts what never came in: messages
+        of the kernel that found the socket's buffer full, each of up to 64 datagrams that it had
+        joined.
         """
         return self._end.counters()
 

@@ -276,7 +276,7 @@ class SubscriptionRegistry:
     def _unpublished(self, notice: Unpublished) -> None:
         pattern = self._patterns.get(notice.subscription_id)
         if pattern is not None and notice.is_over:
-            self._pattern_ended(pattern, notice.reason)
+            self._pattern_ended(pattern, notice)
             return
         subscription = self._by_id.get(notice.subscription_id)
         if subscription is None:
@@ -291,15 +291,17 @@ class SubscriptionRegistry:
         else:
             subscription.incoming.holder.set_error_code(code)
 
-    def _pattern_ended(self, pattern: PatternSubscription, reason: str) -> None:
+    def _pattern_ended(self, pattern: PatternSubscription, notice: Unpublished) -> None:
         """Handle that the cloud has ended a pattern; its matches have notices of their own."""
-        log.warning("pattern_ended pattern=%r reason=%r", pattern.pattern, reason)
+        log.warning("pattern_ended pattern=%r reason=%r", pattern.pattern, notice.reason)
         pattern.is_over = True
         with self._lock:
             self._patterns.pop(pattern.pattern_id, None)
             if not pattern.matches:
                 self._by_label.pop(pattern.label, None)
-            self._specs.pop(pattern.label, None)
+            spec = self._specs.pop(pattern.label, None)
+        followers = self._notifier.new_followers(None if spec is None else spec.on_change)
+        self._notifier.pattern_purged(pattern.pattern, notice.reason, notice.code, followers)
 
     def _contract_changed(self, notice: ContractChanged) -> None:
         subscription = self._by_id.get(notice.granted.subscription_id)

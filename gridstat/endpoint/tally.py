@@ -269,7 +269,8 @@ class Tally:
 
     def _is_set_back(self, terms: Terms, slot: int, arrived_ns: int) -> bool:
         # The receiver takes none so old, unless its own clock was set back with the publisher's.
-        newest = self._next - terms.every
+        # After a change of the divisor the next promised slot may be a latency ahead.
+        newest = min(self._next - terms.every, self._clock.newest_due(arrived_ns))
         is_beyond = self._clock.slot_ns(newest) - self._clock.slot_ns(slot) > BEHIND_NS_MAX
         if not is_beyond and not self._setback.is_set_back(
             self._clock.slot_ns(slot), arrived_ns, self._newest_ns
@@ -303,7 +304,9 @@ class Tally:
         both = lcm(before.every, terms.every)
         first = _up_to_multiple(self._next, both)
         self._open = {slot: None for slot in self._open if slot % terms.every == 0}
-        begun = self._next - before.every + 1
+        # A change within a latency of the last one: its slots are still free to come.
+        is_soon = bool(self._free) and self._free.stop == self._next
+        begun = self._free.start if is_soon else self._next - before.every + 1
         soon = self._clock.newest_due(now_ns + terms.latency_ns) + 1
         self._next = _up_to_multiple(max(self._next, soon), terms.every)
         if both == terms.every:  # Slower: the routers leave out what is not due from now on.

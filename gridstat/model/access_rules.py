@@ -29,13 +29,15 @@ from gridstat.model.errors import LayoutError
 from gridstat.model.qos import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 RULES_MAX: Final = 100_000
 """Rules of one cloud."""
 IDENTIFIER_CHARS_MAX: Final = 100
 RESERVED_MAX: Final = 10**12
 COUNT_MAX: Final = 10**7
+SESSIONS_MAX: Final = 2
+"""Edge routers to which an end-point attaches at a time."""
 DELAY_MS_DEFAULT: Final = 100
 DELAY_MS_MAX: Final = 10_000
 UNKNOWN: Final = ""
@@ -44,6 +46,8 @@ ANYONE: Final = "**"
 _DIGEST_CHARS: Final = 8
 """Letters at the end of a suggested rule's name that stand for what it is about."""
 ANYTHING: Final = "**"
+_WITHIN_MAX: Final = 8
+"""Patterns asked for whose parts that rules allow are kept, of each set of rules."""
 _INDEXES_MAX: Final = 10_000
 """End-points whose rules are remembered; all are forgotten beyond that number."""
 
@@ -59,7 +63,7 @@ class Action(Enum):
 
 ACTIONS: Final = tuple(action.value for action in Action)
 ROLES: Final = ("endpoint", "any")
-"""Roles that a rule may name; operators, routers and brokers have their rights by their role."""
+"""Roles that rules in journals may name; all mean the same, and a new rule names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,9 @@ class AccessRule:
 
     `reserved_bytes_per_s` bounds all that one end-point has reserved by the action; None leaves it
     to the quotas. The fields from `capacity_share` on raise a quota of the end-points, None leaves
-    the default. `delay_ms_max` is how old an event may be at the first router (`publish`).
+    the default. `delay_ms_max` is how old an event may be at the first router (`publish`). With
+    `may_preempt` a subscription that does not fit may end others of lower priorities, in a cloud
+    whose policy says so.
     """
 
     identifier: str
@@ -86,6 +92,7 @@ class AccessRule:
     variables: int | None = None
     subscriptions: int | None = None
     sessions: int | None = None
+    may_preempt: bool = False
 
     def __post_init__(self) -> None:
         _check_identifier(self.identifier)
@@ -112,6 +119,8 @@ class AccessRule:
             value = getattr(self, key)
             if value is not None and not least <= value <= most:
                 raise self._wrong(key, f"is from {least} to {most}")
+        if self.may_preempt and Action.SUBSCRIBE.value not in self.may:
+            raise self._wrong("preempt", "is for end-points that may subscribe")
         if self.is_owner and Action.PUBLISH.value not in self.may:
             raise self._wrong("owner", "is for end-points that may publish")
 
@@ -121,6 +130,26 @@ class AccessRule:
     def covers_cloud(self, cloud: str, home: str) -> bool:
         """Return whether the rule is for end-points of a cloud, as a rule of cloud `home`."""
         return cloud == home or self.is_exported or self.who.partition("/")[0] == cloud
+
+
+def without_effect(rule: AccessRule) -> str:
+    """Return what of a rule has no effect, and what to write; empty if all of it has.
+
+    Journals and files of earlier releases may have such rules, and are read; none is granted.
+    """
+    if Action.FLOOD.value in rule.may and rule.what != ANYTHING:
+        return (
+            f"access rule {rule.identifier}: flood of {rule.what} allows nothing, since all that "
+            'floods reaches whoever listens: write a rule of its own with what = "**"'
+        )
+    if rule.role != ROLES[0]:
+        return f"access rule {rule.identifier}: role means nothing; leave it out"
+    if (rule.sessions or 0) > SESSIONS_MAX:
+        return (
+            f"access rule {rule.identifier}: sessions is at most {SESSIONS_MAX}, the edge "
+            "routers to which an end-point attaches"
+        )
+    return ""
 
 
 def _check_identifier(identifier: str) -> None:
@@ -267,23 +296,39 @@ class AccessRules:
             cloud=self._cloud,
         )
 
-    def may_any(self, who: str, action: Action, pattern: str, *, role: str = "endpoint") -> bool:
-        """Return whether any name that matches a pattern may be allowed."""
-        return any(overlap(rule.what, pattern) for rule in self._own(who, role).of(action))
+    def may_any(
+        self, who: str, action: Action, pattern: str, *, priority: int | None = None
+    ) -> bool:
+        """Return whether any name that matches a pattern may be allowed, at a priority."""
+        return any(
+            priority is None or rule.priority_best <= priority
+            for rule in self._own(who, "endpoint").overlapping(action, pattern)
+        )
 
-    def allowed_within(self, who: str, action: Action, pattern: str) -> list[str]:
+    def about(self, who: str, action: Action, name: str) -> list[AccessRule]:
+        """Return the rules that let an end-point do something with a name, within their bounds."""
+        return self._own(who, "endpoint").matching(action, name)
+
+    def is_about(self, rule: AccessRule, wish: Wish) -> bool:
+        """Return whether a rule, in force or not, allows a wish but for its bounds."""
+        return (
+            wish.action.value in rule.may
+            and overlap(rule.what, wish.what)
+            and overlap(rule.who, wish.who or ANYONE)
+            and rule.covers_cloud(wish.who.partition("/")[0], self._cloud)
+        )
+
+    def is_metered(self, who: str) -> bool:
+        """Return whether a rule bounds the bytes/s that an end-point reserves."""
+        return self._own(who, "endpoint").is_metered
+
+    def allowed_within(self, who: str, action: Action, pattern: str) -> Sequence[str]:
         """Return the patterns of what rules allow of a pattern, without regard to bounds."""
-        found: set[str] = set()
-        for rule in self._own(who, "endpoint").of(action):
-            if (common := common_pattern(rule.what, pattern)) == pattern:
-                return [pattern]
-            if common:
-                found.add(common)
-        return sorted(found)
+        return self._own(who, "endpoint").within(action, pattern)
 
     def may_all(self, who: str, action: Action, *, role: str = "endpoint") -> AccessRule | None:
         """Return the rule that allows an action on everything, of all clouds."""
-        return next((rule for rule in self._own(who, role).of(action) if rule.what == "**"), None)
+        return next(iter(self._own(who, role).matching(action, ANYTHING)), None)
 
     def rules_of(self, who: str, *, role: str = "endpoint") -> tuple[AccessRule, ...]:
         """Return all rules for an end-point, ordered by identifier."""
@@ -414,7 +459,12 @@ def _legal(pattern: str) -> str:
 
 # Rules as text.
 
-TOML_KEYS: Final = {"identifier": "name", "is_owner": "owner", "is_exported": "exported"}
+TOML_KEYS: Final = {
+    "identifier": "name",
+    "is_owner": "owner",
+    "is_exported": "exported",
+    "may_preempt": "preempt",
+}
 """Keys of a file that differ from the names of the fields."""
 _DEFAULTS: Final = {each.name: each.default for each in fields(AccessRule)}
 
@@ -444,6 +494,8 @@ def grant_command(rule: AccessRule, cloud: str) -> str:
         words.append(f"--priority {rule.priority_best}")
     if rule.is_exported:
         words.append("--exported")
+    if rule.may_preempt:
+        words.append("--preempt")
     if rule.delay_ms_max != DELAY_MS_DEFAULT:
         words.append(f"--delay-ms {rule.delay_ms_max}")
     for figure in ("capacity_share", "commands_per_s", "variables", "subscriptions", "sessions"):
@@ -497,18 +549,39 @@ class _OwnRules:
 
     def __init__(self, rules: list[AccessRule]) -> None:
         self.rules = tuple(rules)
+        self.is_metered = any(rule.reserved_bytes_per_s is not None for rule in rules)
         self._trees: dict[Action, _PatternTree] = {}
-
-    def of(self, action: Action) -> list[AccessRule]:
-        return [rule for rule in self.rules if action.value in rule.may]
+        self._within: dict[tuple[Action, str], Sequence[str]] = {}
 
     def matching(self, action: Action, name: str) -> list[AccessRule]:
+        """Return the rules that are about a name, or about a whole pattern."""
+        return self._tree(action).matching(name)
+
+    def overlapping(self, action: Action, pattern: str) -> Iterator[AccessRule]:
+        """Yield the rules that are about something of a pattern."""
+        return self._tree(action).overlapping(pattern)
+
+    def within(self, action: Action, pattern: str) -> Sequence[str]:
+        """Return the patterns of what the rules allow of a pattern; the last asked are kept."""
+        found = self._within.pop((action, pattern), None)
+        if found is None:
+            some = {
+                common_pattern(each.what, pattern) for each in self.overlapping(action, pattern)
+            }
+            found = (pattern,) if pattern in some else tuple(sorted(some))
+        while len(self._within) >= _WITHIN_MAX:
+            del self._within[next(iter(self._within))]
+        self._within[action, pattern] = found
+        return found
+
+    def _tree(self, action: Action) -> _PatternTree:
         tree = self._trees.get(action)
         if tree is None:
             tree = self._trees[action] = _PatternTree()
-            for rule in self.of(action):
-                tree.add(rule.what, rule)
-        return tree.matching(name)
+            for rule in self.rules:
+                if action.value in rule.may:
+                    tree.add(rule.what, rule)
+        return tree
 
 
 class _Node:
@@ -549,6 +622,10 @@ class _PatternTree:
         _collect(self._root, name.split("/"), 0, found)
         return found
 
+    def overlapping(self, pattern: str) -> Iterator[AccessRule]:
+        """Yield the rules whose pattern has a name in common with a pattern."""
+        yield from _overlapping(self._root, pattern.split("/"), 0)
+
 
 def _collect(node: _Node, parts: list[str], at: int, found: list[AccessRule]) -> None:
     if at == len(parts):
@@ -562,3 +639,28 @@ def _collect(node: _Node, parts: list[str], at: int, found: list[AccessRule]) ->
     for part in ("*", parts[at]):
         if (child := below.get(part)) is not None:
             _collect(child, parts, at + 1, found)
+
+
+def _overlapping(node: _Node, parts: list[str], at: int) -> Iterator[AccessRule]:
+    """Yield the rules below a node that overlap with the rest of a pattern."""
+    if at == len(parts):
+        yield from node.rules.values()
+        return
+    below = node.below
+    if parts[at] == "**":
+        for child in below.values():
+            yield from _all_below(child)
+        return
+    for part in below if parts[at] == "*" else ("**", "*", parts[at]):
+        if (found := below.get(part)) is None:
+            continue
+        if part == "**":
+            yield from found.rules.values()
+        else:
+            yield from _overlapping(found, parts, at + 1)
+
+
+def _all_below(node: _Node) -> Iterator[AccessRule]:
+    yield from node.rules.values()
+    for child in node.below.values():
+        yield from _all_below(child)

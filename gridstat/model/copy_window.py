@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gridstat.model.window_law import WINDOW_LENGTHS, window_slots
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -32,6 +34,18 @@ class CopyCounts(NamedTuple):
     passed: int = 0
     came: tuple[int, ...] = (0,) * COPY_PATHS
     first: tuple[int, ...] = (0,) * COPY_PATHS
+
+
+def counted_every(period: Period, every: int) -> int:
+    """Return the divisor of the slots that are counted of every n-th.
+
+    The window for duplicates of a fast variable is longer than this one. Of such a variable a
+    sample is counted, so that a slow path whose copies are still of use does not look lossy.
+    """
+    slots = window_slots(period)
+    while slots != min(WINDOW_LENGTHS) and (COPY_SLOTS - PAGE_SLOTS) * every < slots:
+        every *= 2
+    return every
 
 
 @dataclass(slots=True)

@@ -1,10 +1,11 @@
 """Sparse streams: divisors so large that a core cannot tell the next event from a forged stamp.
 
-A core remembers the last 256 slots of a variable. It accepts a slot further ahead only if the time
-since the last event explains it, within less than the window. Delays of events may therefore differ
-by as much as the window, with any mix of divisors in a core. Where 256 slots are too short a time
-for that, a divisor above the window is replaced by one of its own divisors below the window. Every
-divisor below a carried one is carried too.
+A core remembers at least the last 256 slots of a variable. It accepts a slot further ahead only if
+the time since the last event explains it, within less than the window. Delays of events may
+therefore differ by as much as the window, with any mix of divisors in a core. Where 256 slots are
+too short a time for that, a divisor above the window is replaced by one of its own divisors below
+the window. Every divisor below a carried one is carried too. Faster variables have longer windows
+(`window_law.py`), on which this law does not rely.
 """
 
 from __future__ import annotations

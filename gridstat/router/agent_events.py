@@ -10,6 +10,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
+from gridstat.model.keys.channel_keys import KeyNews
 from gridstat.net.command.machine import Event, Instruction
 from gridstat.net.command.router_messages import (
     ChangeTable,
@@ -94,13 +95,6 @@ class AddressChecked(Struct, frozen=True):
     is_proved: bool
 
 
-class KeysOver(Struct, frozen=True):
-    """A sealed channel has stopped: its seed is too old, and no fresh one has come."""
-
-    channel_id: int
-    is_sender: bool
-
-
 class Drain(Struct, frozen=True):
     """The process is about to end: accept no end-points, and close their sessions."""
 
@@ -169,7 +163,7 @@ RouterEvent: TypeAlias = (
     | CountersRead
     | SeedTaken
     | AddressChecked
-    | KeysOver
+    | KeyNews
     | Drain
     | Leave
 )

@@ -16,7 +16,6 @@ from gridstat.router.agent_events import (
     CountersRead,
     ForgetSeeds,
     HoldChannel,
-    KeysOver,
     ReadCounters,
     SeedTaken,
     SetModes,
@@ -99,8 +98,7 @@ class CoreWork:
                 (self.back_pressured.add if each.is_on else self.back_pressured.discard)(
                     each.channel_id
                 )
-        over = [KeysOver(each.channel_id, each.is_sender) for each in self._router.poll_keys()]
-        return [*news, *self._router.poll_policed(), *over]
+        return [*news, *self._router.poll_policed(), *self._router.poll_keys()]
 
     def poll_after_s(self) -> float:
         """Return the time until the next poll."""

@@ -166,9 +166,10 @@ class EdgeRouter:
         asked = self._requests.answered(answer.endpoint, answer.request_id)
         next_ones = self._forward_ready(answer.endpoint, now_ns)
         if answer.endpoint not in self._attachments:
-            # The end-point repeats the request when it is back, and the broker its answer.
+            # The end-point repeats the request when it is back, and the broker its answer. If the
+            # answer has attached it, nothing else tells the broker that it is not here any more.
             self._answers_dropped += 1
-            return next_ones
+            return [*self._report_attachment(answer.endpoint, is_up=False), *next_ones]
         self._publishers.learn(answer.endpoint, answer.body)
         newest = newest_for_answer(answer.body, self._newest)
         copies = () if asked is None else copies_for_report(asked.body, self._copies)

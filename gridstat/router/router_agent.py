@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 import msgspec
 
-from gridstat.model.channel_security import HOP, NONE, SEALED_VERSION, Security
+from gridstat.model.channel_security import HOP, NONE, Security
 from gridstat.model.errors import NotAuthorised, ShuttingDown, StaleTerm
+from gridstat.model.keys.channel_keys import KeyNews, KeysFailed, SeedOver, SeedOverdue
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.machine import (
     CancelTimer,
@@ -59,7 +60,6 @@ from gridstat.router.agent_events import (
     CountersRead,
     Drain,
     ForgetSeeds,
-    KeysOver,
     Leave,
     ReadCounters,
     RouterEvent,
@@ -115,7 +115,8 @@ class RouterFacts:
     command_port: int = 0
     datagram_versions: tuple[int, ...] = (1,)
     endpoint_security: Security = HOP
-    """Whether the channels of end-points are sealed; plain at a router that cannot seal."""
+    """Whether the channels of end-points are sealed, as the file says; a router that cannot seal
+    what is to be sealed has no end-points."""
 
     @property
     def broker(self) -> str:
@@ -226,7 +227,7 @@ class RouterAgent:
         | CountersRead
         | SeedTaken
         | AddressChecked
-        | KeysOver,
+        | KeyNews,
         now_ns: int,
     ) -> list[RouterInstruction]:
         match event:
@@ -242,21 +243,21 @@ class RouterAgent:
                 return [] if self._edge is None else [*self._edge.report_policed(event, now_ns)]
             case CountersRead(report):
                 return self._report_to_broker(self._with_own_counters(report))
-            case SeedTaken() | AddressChecked() | KeysOver():
+            case SeedTaken() | AddressChecked() | SeedOver() | SeedOverdue() | KeysFailed():
                 return self._sealed_news(event, now_ns)
             case _:
                 assert_never(event)
 
     def _sealed_news(
-        self, event: SeedTaken | AddressChecked | KeysOver, now_ns: int
+        self, event: SeedTaken | AddressChecked | KeyNews, now_ns: int
     ) -> list[RouterInstruction]:
         match event:
             case SeedTaken():
                 return self._seed_taken(event, now_ns)
             case AddressChecked():
                 return [] if self._edge is None else self._edge.address_checked(event, now_ns)
-            case KeysOver():
-                return [self._keys_over(event)]
+            case SeedOver() | SeedOverdue() | KeysFailed():
+                return [_note_of_keys(event)]
             case _:
                 assert_never(event)
 
@@ -274,15 +275,6 @@ class RouterAgent:
             channel_id=event.channel_id, number=event.number, first_epoch=event.first_epoch
         )
         return self._report_to_broker(accepted)
-
-    def _keys_over(self, event: KeysOver) -> Note:
-        """Report in words that a channel has stopped."""
-        facts = (
-            ("channel_id", event.channel_id),
-            ("sends", int(event.is_sender)),
-            ("hint", "its last seed is too old; bring back the broker, or the end-point's session"),
-        )
-        return Note("seed_over", facts, is_warning=True)
 
     def _with_own_counters(self, report: ReportCounters) -> ReportCounters:
         return msgspec.structs.replace(report, router={**report.router, **self.counters()})
@@ -344,8 +336,7 @@ class RouterAgent:
         return [Send(self._broker_peer, report)]
 
     def _endpoint_security(self) -> Security:
-        can_seal = SEALED_VERSION in self._facts.datagram_versions
-        return self._facts.endpoint_security if can_seal and self._edge is not None else NONE
+        return NONE if self._edge is None else self._facts.endpoint_security
 
     def _disconnected(self, peer: str, now_ns: int) -> list[RouterInstruction]:
         if peer == self._broker_peer:
@@ -466,3 +457,24 @@ class RouterAgent:
         if message is None or not self.is_accepted:
             return []
         return [Send(self._broker_peer, message)]
+
+
+def _note_of_keys(news: KeyNews) -> Note:
+    """Report in words what has become of the keys of a channel."""
+    channel = ("channel_id", news.channel_id), ("sends", int(news.is_sender))
+    match news:
+        case SeedOver():
+            hint = "its last seed is too old; bring back the broker, or the end-point's session"
+            return Note("seed_over", (*channel, ("hint", hint)), is_warning=True)
+        case SeedOverdue():
+            hint = (
+                "bring back the broker, or the end-point's session; the channel stops 24 h after "
+                "its last seed"
+            )
+            return Note("seed_overdue", (*channel, ("hint", hint)), is_warning=True)
+        case KeysFailed():
+            hint = "the other channels go on, and this one is tried again; report it as a bug"
+            facts = (*channel, ("reason", news.reason), ("hint", hint))
+            return Note("keys_failed", facts, is_warning=True)
+        case _:
+            assert_never(news)

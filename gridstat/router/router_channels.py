@@ -197,11 +197,12 @@ class RouterChannels:
         if channel_id in self._holding:
             self._core.hold_channel(channel_id, is_probed=self._holding[channel_id])
         if self.specs[channel_id].is_sealed:
+            goes_on = channel_id in self._begun  # The core's counters of an id only grow.
             self._begun.pop(channel_id, None)
             self._begun[channel_id] = None
             if len(self._begun) > BEGUN_MAX:
                 del self._begun[next(iter(self._begun))]
-            self._keys.channel_opened(channel_id, self._clock_ns())
+            self._keys.channel_opened(channel_id, self._clock_ns(), goes_on=goes_on)
         return True
 
     def _begin(self, spec: ChannelSpec) -> ChannelSpec:

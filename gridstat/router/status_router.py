@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.model.errors import GridStatError, LayoutError, UnknownName
 from gridstat.model.identifiers import ChannelId, PathId, VariableId
-from gridstat.model.keys.channel_keys import STEP_S, ChannelKeys, SeedInstalled, SeedOver
+from gridstat.model.keys.channel_keys import STEP_S, ChannelKeys, KeyNews, SeedInstalled
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.router_messages import ReportCounters
 from gridstat.net.command.session_messages import MANY_MAX
@@ -221,18 +221,18 @@ class StatusRouter:
         """Forget the seeds of channels that are not open, except those of kept ones."""
         self._keys.forget_waiting(frozenset(kept))
 
-    def poll_keys(self) -> list[SeedOver]:
-        """Move the keys of all channels on, if it is time; return channels that have stopped."""
+    def poll_keys(self) -> list[KeyNews]:
+        """Move the keys of all channels on, if it is time; return what people must know of it."""
         now_ns = self._clock_ns()
         if now_ns < self._keys_ns:
             return []
         self._keys_ns = now_ns + int(STEP_S * NS_PER_S)
-        over = self._keys.step(now_ns)
+        news = self._keys.step(now_ns)
         self._keyless_since = {
             channel_id: self._keyless_since.get(channel_id, now_ns)
             for channel_id in self._keys.keyless()
         }
-        return over
+        return news
 
     # Proofs of end-points' addresses.
 

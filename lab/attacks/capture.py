@@ -2,6 +2,8 @@
 
 A counter that seals two different datagrams with one key gives both of them away. So no channel may
 send two contents under one epoch and counter, whatever is killed and started again meanwhile.
+A process begins to count at a random number, so that a repeated key hardly shows as a repeated
+counter. It shows as a counter that begins anew while the epoch stays.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ RECORD: Final = np.dtype(
     [("channel", "<u4"), ("epoch", "u1"), ("version", "u1"), ("counter", "<u8"), ("digest", "<u8")]
 )
 DIGEST_BYTES: Final = 8
+SAME_PROCESS_MAX: Final = 2**24
+"""Largest step of a counter from one captured datagram to the next of the same process."""
 POLL_S: Final = 0.2
 ENDING_S_MAX: Final = 60.0
 
@@ -56,6 +60,10 @@ class Finding:
     two_contents: int = 0
     """Counters of a channel and an epoch that had two contents."""
     dropped: int = 0
+    starts: int = 0
+    """Places where a channel began to count anew, as a sender does that was started again."""
+    starts_in_epoch: int = 0
+    """Those of them at which the epoch stayed: two processes have had the same key."""
 
     def __add__(self, other: Finding) -> Finding:
         return Finding(*(getattr(self, name) + getattr(other, name) for name in Finding.__slots__))
@@ -104,6 +112,7 @@ def judge(records: npt.NDArray[np.void], *, dropped: int = 0) -> Finding:
     for name in ("channel", "epoch", "counter"):
         is_same &= before[name] == after[name]
     is_other = is_same & (before["digest"] != after["digest"])
+    starts, starts_in_epoch = _starts_in(records[records["version"] == SEALED])
     return Finding(
         datagrams=len(records),
         channels=len(np.unique(keys["channel"])),
@@ -112,7 +121,21 @@ def judge(records: npt.NDArray[np.void], *, dropped: int = 0) -> Finding:
         repeated=int(is_same.sum() - is_other.sum()),
         two_contents=int(is_other.sum()),
         dropped=dropped,
+        starts=starts,
+        starts_in_epoch=starts_in_epoch,
     )
+
+
+def _starts_in(sealed: npt.NDArray[np.void]) -> tuple[int, int]:
+    """Count where channels begin to count anew, in the order of the capture, and in one epoch."""
+    starts = starts_in_epoch = 0
+    for channel_id in np.unique(sealed["channel"]):
+        of = sealed[sealed["channel"] == channel_id]
+        steps = np.diff(of["counter"].astype(np.int64))  # Counters begin below 2^48.
+        is_start = np.abs(steps) > SAME_PROCESS_MAX
+        starts += int(is_start.sum())
+        starts_in_epoch += int((is_start & (of["epoch"][1:] == of["epoch"][:-1])).sum())
+    return starts, starts_in_epoch
 
 
 def rotations_in(records: npt.NDArray[np.void]) -> dict[int, int]:

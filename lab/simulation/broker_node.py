@@ -9,13 +9,14 @@ from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.net.command.endpoint_signatures import CertificateFacts
 from gridstat.net.command.machine import Persist, PersistFailed, Send
 from gridstat.net.command.router_messages import Push, Return
+from lab.simulation.compaction import check_compaction
 from lab.simulation.node import Node
 from lab.simulation.rules import with_rules
 from lab.simulation.topology import CLOUD
-from lab.simulation.world import NS_PER_S, PropertyBroken
+from lab.simulation.world import WALL_NS, PropertyBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gridstat.broker.settings import BrokerSettings
     from gridstat.net.command.machine import Note
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from lab.simulation.network import Network
     from lab.simulation.topology import Topology
 
-WALL_NS: Final = 1_800_000_000 * NS_PER_S
 FAILED_NS: Final = 1_000_000
 FAILED_NOTES: Final = frozenset({"request_failed", "message_failed"})
 """Notes of a broker that has met a bug and continues."""
@@ -67,6 +67,8 @@ class BrokerNode(Node):
         self.settings = settings
         self.journal = journal
         self.broker: LeafBroker | None = None
+        self.patterns_refused: set[int] = set()
+        """Patterns that a name they match did not fit; the broker says so in its log."""
         self.clock_offset_ns = 0
         self.is_impostor = False
         self.on_restored: Callable[[LeafBroker], None] | None = None
@@ -75,22 +77,28 @@ class BrokerNode(Node):
 
     def start(self) -> None:
         """Begin a process from the content of the journal."""
-        broker = self.broker = LeafBroker(
-            with_rules(self.settings),
-            Outside(
-                PlainVerifier(),
-                self._wall_clock_ns,
-                new_identity=self._journal_identity,
-                random_bytes=self.world.random_bytes,
-            ),
-            routers=self.topology.routers,
-            channels=self.topology.channels,
-        )
+        broker = self.broker = self._new_broker(self.world.random_bytes)
         broker.restore(self.journal.durable)
+        self.journal.check_compacted = self._check_compacted
         if self.on_restored is not None:
             self.on_restored(broker)
         self.begin(broker)
         self.do_all(broker.start(self.world.now_ns))
+
+    def _new_broker(self, random_bytes: Callable[[int], bytes] = bytes) -> LeafBroker:
+        outside = Outside(
+            PlainVerifier(),
+            self._wall_clock_ns,
+            new_identity=self._journal_identity,
+            random_bytes=random_bytes,
+        )
+        topology = self.topology
+        return LeafBroker(
+            with_rules(self.settings), outside, routers=topology.routers, channels=topology.channels
+        )
+
+    def _check_compacted(self, before: Sequence[bytes], compacted: Sequence[bytes]) -> None:
+        check_compaction(self.name, self._new_broker, before, compacted)
 
     def crash(self, *, is_sudden: bool) -> None:
         super().crash(is_sudden=is_sudden)
@@ -127,6 +135,8 @@ class BrokerNode(Node):
 
     def note(self, instruction: Note) -> None:
         super().note(instruction)
+        if instruction.word == "pattern_refused":
+            self.patterns_refused.add(int(dict(instruction.facts)["pattern_id"]))
         if instruction.word in FAILED_NOTES:
             raise PropertyBroken("machines do not fail", f"{self.name}: {dict(instruction.facts)}")
 

@@ -9,8 +9,7 @@ again; the product never holds any of them.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -38,29 +37,13 @@ from gridstat.router.agent_events import ApplyTable
 from gridstat.router.edge_router import EdgeRouter
 from gridstat.router.router_agent import RouterAgent
 from gridstat.router.table_intake import TableIntake
+from lab.simulation.planting import Bug, Patch
+from lab.simulation.unseen_bugs import UNSEEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from types import ModuleType
+    from collections.abc import Iterator, Mapping
 
-Function: TypeAlias = "Callable[..., Any]"
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """A method or function, and a factory that makes the wrong one from the right one."""
-
-    owner: type | ModuleType
-    name: str
-    make: Callable[[Function], Function]
-
-
-@dataclass(frozen=True, slots=True)
-class Bug:
-    """Description of one bug, and its patches."""
-
-    description: str
-    patches: tuple[Patch, ...]
+    from lab.simulation.planting import Function
 
 
 @contextmanager
@@ -70,7 +53,7 @@ def planted(name: str, bugs: Mapping[str, Bug] | None = None) -> Iterator[None]:
     before = [(patch, patch.owner.__dict__[patch.name]) for patch in patches]
     try:
         for patch, right in before:
-            setattr(patch.owner, patch.name, patch.make(right))
+            setattr(patch.owner, patch.name, patch.planted(right))
         yield
     finally:
         for patch, right in before:
@@ -284,8 +267,8 @@ def _follow_nobody(_: Function) -> Function:
 
 
 def _end_nothing(right: Function) -> Function:
-    def find(self: Any, rule: Any) -> Any:
-        found = right(self, rule)
+    def find(self: Any, sweep: Any) -> Any:
+        found = right(self, sweep)
         return type(found)()
 
     return find
@@ -397,4 +380,5 @@ BUGS: Final[dict[str, Bug]] = {
         "requests are granted whatever the rules say",
         (Patch(Permissions, "check", _allow_all),),
     ),
+    **UNSEEN,
 }

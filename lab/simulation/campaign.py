@@ -15,7 +15,7 @@ from lab.simulation.run import run_seed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from lab.simulation.bugs import Bug
+    from lab.simulation.planting import Bug
     from lab.simulation.run import Verdict
 
 CHUNK: Final = 16

@@ -79,6 +79,8 @@ class Cloud:
         node = BrokerNode(
             self.network, swarm.topology, swarm.settings, self.journal, self._next_number()
         )
+        if self.broker_lives:
+            node.patterns_refused = self.broker_node.patterns_refused
         node.on_restored = self._restored
         node.on_returned = self._returned
         node.on_pushed = self._pushed

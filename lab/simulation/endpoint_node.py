@@ -32,10 +32,10 @@ from gridstat.net.command.frames import decode_outcomes
 from gridstat.net.command.machine import Received
 from gridstat.net.command.router_messages import SeedAccepted
 from lab.simulation.application import Application
-from lab.simulation.broker_node import WALL_NS, plain_signature
+from lab.simulation.broker_node import plain_signature
 from lab.simulation.model_keys import STEP_NS, ModelKeys
 from lab.simulation.node import Node
-from lab.simulation.world import PropertyBroken
+from lab.simulation.world import WALL_NS, PropertyBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.router.agent_events import WaterMarkCrossed
 from lab.simulation.mending import Mending
 from lab.simulation.swarm import FaultKind
-from lab.simulation.world import NS_PER_MS
+from lab.simulation.world import NS_PER_MS, PropertyBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,19 @@ MOVE_WITHIN_MS: Final = 2_000
 HEARD_NS: Final = 300 * NS_PER_MS
 """Time after which most routers have received the term of a new broker."""
 AWAY_SHARE: Final = 0.7
+CONGESTED: Final = "a congested channel takes nothing new"
+KNOWN_NS: Final = 500 * NS_PER_MS
+"""Time within which a broker has heard of a water mark."""
+OUTSPOKEN: Final = frozenset(
+    {
+        FaultKind.BACK_PRESSURE,
+        FaultKind.CHANNEL_CUT,
+        FaultKind.CLOCK_OFFSET,
+        FaultKind.DISK_FULL,
+        FaultKind.END_POINT_CRASH,
+    }
+)
+"""Faults that keep no router from being heard."""
 
 
 class Faults:
@@ -141,12 +154,22 @@ class Faults:
         if numbers:
             number = numbers[self._world.between(0, len(numbers) - 1)]
             router.tell(WaterMarkCrossed(number, is_on=True, queued_events=800))
-            relieve = partial(self._relieve, router, number, router.process)
+            relieve = partial(self._relieve, router, number, router.process, self._world.now_ns)
             self._mending.after(200, 3_000, relieve)
 
-    def _relieve(self, router: RouterNode, number: int, process: int) -> None:
+    def _relieve(self, router: RouterNode, number: int, process: int, pressed_ns: int) -> None:
         if router.process == process:
+            if self._world.now_ns - pressed_ns > KNOWN_NS:
+                self._check_congested(number)
             router.tell(WaterMarkCrossed(number, is_on=False, queued_events=10))
+
+    def _check_congested(self, number: int) -> None:
+        """Check that the broker knows of a congested channel, in seeds without any silence."""
+        broker = self._cloud.broker
+        if broker is None or not {kind for _, kind in self._cloud.swarm.faults} <= OUTSPOKEN:
+            return
+        if not broker.reservations.resources.channels[number].is_back_pressured:
+            raise PropertyBroken(CONGESTED, f"channel {number} has been congested for a while")
 
     # Processes.
 

@@ -14,7 +14,9 @@ from gridstat.broker.records.operations import (
     SNAPSHOT_MARK,
     Moved,
     PatternHeld,
+    PublicationAnnounced,
     PublicationMoved,
+    PublicationRetired,
     Published,
     Subscribed,
     Unsubscribed,
@@ -29,24 +31,29 @@ from gridstat.broker.records.parent_operations import (
 )
 from gridstat.net.command.machine import Persist, Persisted, PersistFailed
 from lab.simulation.modes import check_written
-from lab.simulation.world import PropertyBroken
+from lab.simulation.numbers import COUNTED, Numbers
+from lab.simulation.world import WALL_NS, PropertyBroken
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from gridstat.model.qos import ModalQos
     from lab.simulation.node import Node
     from lab.simulation.world import World
 
 EPOCH_BITS: Final = 32
+CLOCK_NS_MAX: Final = 100_000_000
+"""Most by which a broker's clock differs from the world's, twice."""
 READ: Final = (
-    ContractAsked,
+    *COUNTED,
+    PublicationAnnounced,
+    PublicationRetired,
     ContractEnding,
     ContractHeld,
     ContractOver,
     Moved,
-    PatternHeld,
     PublicationMoved,
     Published,
-    Subscribed,
     Unsubscribed,
     Withdrawn,
 )
@@ -70,13 +77,17 @@ class Facts:
         self.ended: set[int] = set()
         self.owner: dict[int, tuple[str, object, int]] = {} if owner is None else owner
         self.withdrawn: set[int] = set()
+        self._numbers = Numbers()
+        self._announced: dict[str, int] = {}
         self._variable_of: dict[str, int] = {}
         self._asked: dict[int, list[ContractAsked]] = {}
 
-    def read(self, written: bytes) -> None:
+    def read(self, written: bytes, *, is_repeated: bool = False, wall_ns: int = 0) -> None:
+        """Read a record at this time; `is_repeated` if it stands in a compacted journal."""
         if _name_of(written) not in TAGS_READ:
             return
         operation = read(decoder_of(READ), written)
+        self._numbers.read(operation, self.ended, is_repeated=is_repeated)
         match operation:
             case Subscribed():
                 self._subscribe(operation.subscription_id, operation.qos)
@@ -101,12 +112,25 @@ class Facts:
                     self.withdrawn.add(gone)
             case PatternHeld(pattern_id=number, qos=qos):
                 self._subscribe(number, qos)
+            case PublicationAnnounced(name=name, from_ns=from_ns):
+                self._announced[name] = from_ns
+            case PublicationRetired(name=name):
+                self._check_retired(name, wall_ns)
             case _:
                 self._read_of_tree(operation)
 
     def _subscribe(self, number: int, qos: ModalQos) -> None:
         check_written(number, qos.modes)
         self.subscribed[number] = qos
+
+    def _check_retired(self, name: str, wall_ns: int) -> None:
+        """Check that an old identifier is carried until the new one has begun."""
+        from_ns = self._announced.pop(name, 0)
+        if wall_ns + CLOCK_NS_MAX < from_ns:
+            raise PropertyBroken(
+                "the old period lasts until the new one begins",
+                f"{name} is retired {from_ns - wall_ns} ns before its new period",
+            )
 
     def _keep_paths(self, record: Subscribed) -> None:
         channels = tuple(tuple(path.channel_ids) for path in record.paths)
@@ -142,6 +166,8 @@ class SimulatedJournal:
         self.facts = facts or Facts()
         self.is_full = False
         self.commits = 0
+        self.check_compacted: Callable[[Sequence[bytes], Sequence[bytes]], None] | None = None
+        """Called with the journal as it was, and as it is compacted."""
         self.commit_ns_max = commit_ns_max
         self._waiting: list[Persist] = []
         self._writing: list[Persist] = []
@@ -208,9 +234,14 @@ class SimulatedJournal:
     def _commit(self, batch: list[Persist]) -> None:
         self.commits += 1
         for order in batch:
-            if order.operations and order.operations[0] == SNAPSHOT_MARK:
+            is_compacted = bool(order.operations) and order.operations[0] == SNAPSHOT_MARK
+            if is_compacted:
+                if self.check_compacted is not None and self.durable:
+                    self.check_compacted(self.durable, order.operations)
                 self.durable.clear()
             self.durable += order.operations
             for written in order.operations:
-                self.facts.read(written)
+                self.facts.read(
+                    written, is_repeated=is_compacted, wall_ns=WALL_NS + self.world.now_ns
+                )
                 self.world.mark(self._owner_number, written)

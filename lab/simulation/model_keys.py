@@ -69,6 +69,8 @@ class ModelKeys:
         self._sending: set[int] = set()
         self._is_stepping = False
         """True while epochs follow one another; then a receiver may be down or behind."""
+        self._goes_on = False
+        """True while a channel is opened again, which may go on with its own key."""
         self.keys = ChannelKeys(self, world.random_bytes)
 
     def take(self, message: ChannelSeed) -> list[SeedInstalled]:
@@ -79,11 +81,11 @@ class ModelKeys:
         return self.keys.accept(message.seed, self._world.now_ns)
 
     def open_channel(self, channel_id: int) -> None:
-        """Open a channel, or open it again."""
-        self._is_stepping = channel_id in self._sending
+        """Open a channel, or open it again: then its counter goes on, as in a real core."""
+        goes_on = self._is_stepping = self._goes_on = channel_id in self._sending
         self.keys.channel_interrupted(channel_id)
-        self.keys.channel_opened(channel_id, self._world.now_ns)
-        self._is_stepping = False
+        self.keys.channel_opened(channel_id, self._world.now_ns, goes_on=goes_on)
+        self._is_stepping = self._goes_on = False
 
     def close_channel(self, channel_id: int) -> None:
         self.keys.channel_closed(channel_id)
@@ -128,6 +130,8 @@ class ModelKeys:
         is_first = not self._is_stepping
         self._sending.add(channel_id)
         channel = self._channel(channel_id)
+        if self._goes_on and self._board.sending.get(channel) == (epoch, key, salt):
+            return
         self._board.use(channel, self._who, (epoch, key, salt), is_first=is_first)
 
     def clear_sending_key(self, channel_id: int) -> None:

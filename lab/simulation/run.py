@@ -9,6 +9,7 @@ from gridstat.net.command.endpoint_messages import Detach
 from lab.simulation.bugs import planted
 from lab.simulation.cloud import Cloud
 from lab.simulation.cloud_changes import CloudChanges
+from lab.simulation.compaction import make_long
 from lab.simulation.faults import Faults
 from lab.simulation.properties import Properties
 from lab.simulation.rules import RuleChanges
@@ -112,6 +113,8 @@ class Run:
         self.workload.plan(start_ns)
         self.rules.plan(start_ns, self.swarm.rule_changes)
         self.faults.plan(start_ns)
+        for at_ns in self.swarm.compactions:
+            world.at(start_ns + at_ns, self._compact)
         end_ns = start_ns + self.swarm.chaos_ns
         while world.now_ns < end_ns:
             world.run_until(min(end_ns, world.now_ns + SLICE_NS))
@@ -128,6 +131,10 @@ class Run:
                 node.application.ask(Detach())
         self._rest(END_NS_MAX)
         self.properties.check_empty()
+
+    def _compact(self) -> None:
+        if self.cloud.broker is not None:
+            make_long(self.cloud.broker)
 
     def _rest(self, within_ns: int) -> None:
         """Run until nothing is in progress; raise with what is left at the deadline."""

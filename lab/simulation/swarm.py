@@ -12,6 +12,8 @@ from random import Random
 from typing import Final
 
 from gridstat.broker.settings import BrokerSettings, Quotas
+from gridstat.model.qos import REDUNDANCY_MAX
+from lab.simulation.compaction import draw_compactions
 from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.modes import MODES_DEFINED
 from lab.simulation.topology import CLOUD, SHAPES, VARIANTS, Outline, Topology, topology
@@ -101,6 +103,10 @@ RULED_REST: Final = 1
 """Operators change access rules in one of so many seeds, those with this remainder."""
 RULE_CHANGES_MAX: Final = 6
 
+WIDE_SEEDS: Final = 5
+WIDE_RESTS: Final = (1, 4)
+"""Remainders of the seeds, two of five, that compact journals and ask for up to four paths."""
+
 END_POINTS: Final = (2, 3, 3, 4, 5)
 WORK_MIN: Final = 3
 WORK_MANY: Final = 36
@@ -135,6 +141,13 @@ class Swarm:
     is_cold: bool
     rule_changes: tuple[int, ...] = ()
     """Times at which operators revoke or grant an access rule."""
+    compactions: tuple[int, ...] = ()
+    """Times at which the broker compacts its journal."""
+
+    @property
+    def paths_max(self) -> int:
+        """Most paths that are asked for."""
+        return REDUNDANCY_MAX if is_wide(self.seed) else 2
 
     @property
     def is_quiet(self) -> bool:
@@ -162,6 +175,7 @@ def draw(seed: int) -> Swarm:
             replan_at_once=random.choice((2, 64)),
             publish_at_once=at_once_of(seed),
             end_at_once=at_once_of(seed),
+            revoke_at_once=at_once_of(seed),
             modes_defined=MODES_DEFINED,
             keys=SIMULATED_KEYS,
             quotas=draw_quotas(seed),
@@ -175,6 +189,9 @@ def draw(seed: int) -> Swarm:
         is_all_encoded=random.random() < ALL_ENCODED_SHARE,
         is_cold=random.random() < COLD_SHARE,
         rule_changes=draw_rule_changes(seed, chaos_ns),
+        compactions=draw_compactions(Random(f"compactions {seed}"), chaos_ns)
+        if is_wide(seed)
+        else (),
     )
 
 
@@ -196,6 +213,11 @@ def draw_quotas(seed: int) -> Quotas:
         commands_per_s=random.choice((0, 500, 20)),
         subscriptions_max=random.choice((100_000, 100_000, 12)),
     )
+
+
+def is_wide(seed: int) -> bool:
+    """Return whether a seed compacts journals and asks for many paths; the others never do."""
+    return seed % WIDE_SEEDS in WIDE_RESTS
 
 
 def at_once_of(seed: int) -> int:

@@ -39,6 +39,9 @@ TIGHT_US: Final = (1_500, 6_000, 50_000)
 """Bounds for single paths; disjoint paths within a tight bound are tested separately."""
 LATENCY_BAND: Final = 8
 """Ratio of the worst accepted latency to the desired one, where they differ."""
+SEVERAL_SHARE: Final = 0.6
+MANY_PATHS_SHARE: Final = 0.04
+"""Share of requests for as many paths as there may be, or one fewer; others take two, or one."""
 MODAL_SHARE: Final = 0.25
 UNDEFINED_SHARE: Final = 0.05
 MODES_DEFINED_IN_ORDER: Final = tuple(sorted(MODES_DEFINED))
@@ -54,6 +57,8 @@ class Planned(Protocol):
 
     @property
     def work(self) -> tuple[tuple[int, Work, int], ...]: ...
+    @property
+    def paths_max(self) -> int: ...
 
 
 class Grid(Protocol):
@@ -211,7 +216,7 @@ class Workload:
     def _quality_in_a_mode(self) -> QosRequest:
         world = self._world
         every = EVERYS[world.between(0, len(EVERYS) - 1)]
-        redundancy = 1 + world.chance(0.6)
+        redundancy = _redundancy(world.draw(), self._grid.swarm.paths_max)
         is_tight = redundancy == 1 and world.chance(0.3)
         latency_us = TIGHT_US[world.between(0, 2)] if is_tight else LATENCY_US
         return QosRequest(
@@ -275,6 +280,13 @@ class Workload:
             node.start()
         elif not node.is_paused and node.application.has_left:
             self._world.after(NS_PER_S // 2, self._return, node)
+
+
+def _redundancy(draw: float, most: int) -> int:
+    """Return how many paths are asked for; one draw decides it, so that others stay the same."""
+    if draw < MANY_PATHS_SHARE and most > 2:  # noqa: PLR2004 — the usual number.
+        return most - (draw < MANY_PATHS_SHARE / 2)
+    return 1 + (draw < SEVERAL_SHARE)
 
 
 def _variable(name: str, period: Period | None) -> StatusVariable:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
+WALL_NS: Final = 1_800_000_000 * NS_PER_S
+"""Time of the clocks on the wall when virtual time begins."""
 STEPS_MAX: Final = 20_000
 """Most steps of a seed; no seed of one cloud needs half of them, so more mean a loop."""
 NOT_COPIED: Final = frozenset({"random", "draw", "_trace", "add_to_trace"})

@@ -6,12 +6,22 @@ more datagrams of a channel than its sender has sent, and no figure of losses mo
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.attacks.attacked_grid import PUBLISHER, SUBSCRIBER, URGENT_PORT, WAYS, ChannelWatch
+from gridstat.model.key_schedule import OLD_EPOCH_NS
+from gridstat.model.rate_law import NS_PER_S
+from lab.attacks.attacked_grid import (
+    EPOCH_S,
+    PUBLISHER,
+    SUBSCRIBER,
+    URGENT_PORT,
+    WAYS,
+    ChannelWatch,
+)
 
 if TYPE_CHECKING:
     from lab.attacks.attacked_grid import AttackedGrid, Hop
@@ -24,7 +34,9 @@ SILENT_S = 1.5
 """Longer than the second after which a stream may continue anywhere."""
 WINDOW_S = 4.5
 """Longer than the 256 slots in which copies are known."""
-EPOCHS_S_MAX = 20.0
+EPOCHS_S_MAX = 40.0
+EPOCHS_OVER = 2 + math.ceil(OLD_EPOCH_NS / (EPOCH_S * NS_PER_S))
+"""Epochs after which a recording's one is no longer accepted as an old one."""
 SENT_MIN = 20
 """Least datagrams of a replayed recording: one that sends nothing would show nothing."""
 
@@ -122,7 +134,7 @@ def test_after_the_epoch_is_over(attacked: AttackedGrid) -> None:
     deadline_s = time.monotonic() + EPOCHS_S_MAX
     while True:
         [hop] = attacked.hops(("e0", "e2"), seconds=0.3)
-        if (hop.heading.epoch - old.heading.epoch) % 256 >= 2:
+        if (hop.heading.epoch - old.heading.epoch) % 256 >= EPOCHS_OVER:
             break
         assert time.monotonic() < deadline_s, f"epoch {hop.heading.epoch} goes on and on"
     before = Before(attacked, hop, "e2")
@@ -130,7 +142,11 @@ def test_after_the_epoch_is_over(attacked: AttackedGrid) -> None:
     stranger.ask("import", host=hop.host, port=hop.port, datagrams=exported)
     for changed in ({}, {"epoch": hop.heading.epoch}, {"epoch": (hop.heading.epoch + 1) % 256}):
         words = {"channel_id": hop.channel_id, "count": REPLAYED, "per_s": PER_S}
+        known = attacked.rejected("e2")["replayed"]
         stranger.ask("replay", **hop.target, **words, changed=changed)
+        if not changed:
+            found = attacked.rejected("e2")["replayed"] - known
+            assert found == 0, "no window knows the recording: its key is gone"
     before.assert_unmoved(rejected=3 * REPLAYED)
     verdict = attacked.judged(from_ns)
     assert verdict.is_clean, str(verdict)

@@ -30,7 +30,7 @@ static uint64_t sum_ended(const gs_core *core)
     const gs_core_counters *c = &core->counters;
     return sum_malformed(core) + c->unknown_channel + c->unknown_variable + c->policed_port +
            c->policed_source + c->policed_stamp + c->policed_slot + c->policed_jump +
-           c->policed_interval + c->duplicate + c->not_due + c->dispatched;
+           c->policed_interval + c->duplicate + c->too_old + c->not_due + c->dispatched;
 }
 
 static void forward(gs_core *core, const gs_arrival *arrival, uint64_t now_ns)

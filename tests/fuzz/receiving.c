@@ -22,6 +22,7 @@ static uint64_t ended(const gs_receiver *receiver)
     return gs_receiver_count(receiver, GS_RECEIVED_MALFORMED) +
            gs_receiver_count(receiver, GS_RECEIVED_UNKNOWN) +
            gs_receiver_count(receiver, GS_RECEIVED_DUPLICATE) +
+           gs_receiver_count(receiver, GS_RECEIVED_TOO_OLD) +
            gs_receiver_count(receiver, GS_RECEIVED_POLICED_JUMP) +
            gs_receiver_count(receiver, GS_RECEIVED_POLICED_SOURCE) +
            gs_receiver_count(receiver, GS_RECEIVED_DELIVERED) +

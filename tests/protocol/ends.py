@@ -24,6 +24,7 @@ ENDINGS = (
     "policed_source",
     "unknown",
     "duplicate",
+    "too_old",
     "policed_jump",
     "delivered",
     "ring_full",

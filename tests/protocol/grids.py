@@ -124,7 +124,7 @@ def drops(counters: dict[str, int]) -> int:
 def assert_reconciled(core: Subject, channel_ids: Iterable[int] = ()) -> None:
     """Every event ended somewhere, once (design: counters reconcile)."""
     counters = core.counters()
-    ends = ("malformed", "unknown", "policed", "duplicate", "not_due", "dispatched")
+    ends = ("malformed", "unknown", "policed", "duplicate", "too_old", "not_due", "dispatched")
     assert counters["in"] == sum(counters[end] for end in ends)
     for end in ("malformed", "unknown", "policed"):
         reasons = [name for name in counters if name.startswith(f"{end}_")]

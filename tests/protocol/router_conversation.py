@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gridstat.model.channel_security import HOP, Security
 from gridstat.model.rate_law import Period
 from gridstat.net.command.endpoint_messages import Submit
 from gridstat.net.command.machine import Close, Connected, Disconnected, Received, Send, TimerFired
@@ -46,6 +47,8 @@ class RouterConversation:
         newest: Callable[[int], bytes | None] = lambda _: None,
         copies: Callable[[int], CopyFacts | None] = lambda _: None,
         edge_bounds: EdgeBounds | None = None,
+        datagram_versions: tuple[int, ...] = (1, 2, 3),
+        endpoint_security: Security = HOP,
     ) -> None:
         facts = RouterFacts(
             "c1/e0",
@@ -55,7 +58,8 @@ class RouterConversation:
             is_edge=is_edge,
             command_host="127.0.0.1",
             command_port=5_000,
-            datagram_versions=(1, 2, 3),
+            datagram_versions=datagram_versions,
+            endpoint_security=endpoint_security,
         )
         self.agent = RouterAgent(facts, newest=newest, copies=copies, edge_bounds=edge_bounds)
         self.now_ns = 0

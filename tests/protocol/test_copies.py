@@ -9,6 +9,8 @@ import pytest
 from gridstat.core.rows import ChannelSpec, Route, Term
 from gridstat.model.copy_window import COPY_PATHS, COPY_SLOTS
 from gridstat.model.errors import LayoutError
+from gridstat.model.rate_law import Period
+from gridstat.model.window_law import window_slots
 from tests.protocol.grids import (
     MS,
     NOW_NS,
@@ -134,3 +136,40 @@ def test_without_slots_or_an_order_nothing_is_counted(subject: MakeCore, row: ob
 def test_an_order_out_of_range_is_refused(subject: MakeCore) -> None:
     with pytest.raises(LayoutError, match="counted_every"):
         edge(subject).commit([replace(COUNTED, counted_every=-1)])
+
+
+@pytest.mark.parametrize("difference_ms", [80, 300, 500])
+def test_a_path_that_is_slower_by_less_than_the_window_is_not_a_lossy_one(
+    subject: MakeCore, difference_ms: int
+) -> None:
+    core = edge(subject)
+    core.commit([replace(COUNTED, period=Period(1, 4_000))])
+    behind = 4 * difference_ms
+    for slot in range(8_000):
+        now_ns = NOW_NS + slot * MS // 4
+        for channel_id, brought in ((EAST, slot), (WEST, slot - behind)):
+            octets = datagram(channel_id, event(1, NOW_NS + brought * MS // 4))
+            if brought >= 0:
+                core.inject(octets, now_ns=now_ns)
+        core.take_output(1)
+    told = core.copies(1)
+    assert told is not None
+    assert told["passed"] > 100
+    assert missed(core) == {EAST: 0, WEST: 0}
+
+
+def test_a_path_whose_copies_are_all_too_old_has_brought_nothing(subject: MakeCore) -> None:
+    core = edge(subject)
+    behind = window_slots(Period(1, 100)) + 5
+    bring(core, range(5), EAST, WEST)
+    for slot in range(5, 3 * behind):
+        bring(core, range(slot, slot + 1), EAST)
+        if slot >= behind:
+            now_ns = NOW_NS + slot * 10 * MS
+            octets = datagram(WEST, event(1, now_ns - behind * 10 * MS))
+            core.inject(octets, now_ns=now_ns)
+    told = core.copies(1)
+    assert told is not None
+    assert missed(core) == {EAST: 0, WEST: told["passed"] - 5}
+    assert core.counters()["too_old"] == 2 * behind
+    assert_reconciled(core)

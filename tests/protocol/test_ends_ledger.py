@@ -75,6 +75,8 @@ def test_a_variable_that_was_not_heard_has_counted_nothing(stage: Stage) -> None
         "came": [0, 0, 0, 0],
         "first": [0, 0, 0, 0],
         "late_by": [0, 0, 0, 0],
+        "too_old": 0,
+        "too_old_by": [0, 0, 0, 0],
     }
 
 

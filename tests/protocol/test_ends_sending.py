@@ -16,6 +16,7 @@ import pytest
 from gridstat.endpoint import Sender
 from gridstat.model.errors import LayoutError, LimitReached, LinkDown, Misuse
 from tests.protocol.ends import NOW_NS, Wire, columns, eventually
+from tests.protocol.sealing import LINK, key_of, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -249,6 +250,34 @@ def test_many_events_wait_for_room_and_lose_nothing() -> None:
         counters = sender.counters()
     assert counters["sent"] == counters["events"] == 20_000
     assert counters["would_block"] == counters["send_failed"] == 0
+
+
+def test_keys_are_read_and_changed_while_many_events_wait_for_room() -> None:
+    first, second = key_of(1), key_of(2)
+    epochs: list[int] = []
+    with (
+        Wire() as wire,
+        Sender(LINK, wire.address, posix=True, datagram_version=3, is_sealed=True) as sender,
+        _narrow_socket(sender) as peer,
+    ):
+        sender.set_key(*first)
+        thread = threading.Thread(
+            target=sender.send_many, args=columns(20_000), kwargs={"events_per_datagram": 5}
+        )
+        thread.start()
+        eventually(lambda: None if sender.counters()["events"] else "it has not begun")
+        assert sender.sending_state()["epoch"] == 1
+        sender.set_key(*second)
+        state = sender.sending_state()
+        assert (state["epoch"], state["datagrams"]) == (2, 0), "its next run takes it"
+        while len(epochs) < 4_000:
+            octets = peer.recv(65_536)
+            epochs.append(octets[1])
+            opened(octets, {1: first, 2: second}[octets[1]])
+        thread.join()
+        assert sender.sending_state()["datagrams"] == epochs.count(2)
+    assert epochs == sorted(epochs)
+    assert set(epochs) == {1, 2}
 
 
 def test_a_path_that_proves_narrow_gets_the_run_in_pieces() -> None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from itertools import combinations
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.model.paths import Found, FoundPath, NotFound, PathGraph, disjoint_paths
+from gridstat.model.paths import Found, NotFound, PathGraph, disjoint_paths
+from lab.path_comparison import complaint
+from lab.path_oracle import Demand, verdict
 from lab.topologies import FAMILIES, Topology, random_topology, real, real_keys
-from tests.protocol.path_oracle import Demand, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,35 +79,6 @@ def test_in_a_large_cloud_paths_that_exist_are_found(paths: int) -> None:
                 assert complaint(topology, demand, answer) is None
     assert asked >= 50
     assert found >= 0.99 * asked
-
-
-def complaint(topology: Topology, demand: Demand, answer: Found) -> str | None:
-    """Return what is wrong with an answer, found from the topology alone, or None."""
-    channels = [channel for path in answer.paths for channel in path.channel_ids]
-    edges = {*demand.sources, *demand.targets}
-    shared = set[str]()
-    for one, other in combinations(answer.paths, 2):
-        shared |= set(one.routers) & set(other.routers)
-    if len(channels) != len(set(channels)):
-        return "a channel is used twice"
-    if answer.is_node_disjoint != (shared <= edges) or answer.shares_edge != bool(shared & edges):
-        return "what the paths share is not what is said"
-    for path, bound_us in zip(answer.paths, demand.bounds_us, strict=True):
-        if path.routers[0] not in demand.sources or path.routers[-1] not in demand.targets:
-            return f"{path} does not join the ends"
-        if path != _measured(topology, path) or path.latency_us > bound_us:
-            return f"{path} is late, has a gap or another cost"
-    return None
-
-
-def _measured(topology: Topology, path: FoundPath) -> FoundPath:
-    """The path that its channels make."""
-    arcs = {arc.channel_id: arc for arc in topology.arcs}
-    ways = [arcs[channel] for channel in path.channel_ids]
-    latency_us = sum(arc.latency_us for arc in ways)
-    latency_us += sum(topology.router_latency_us[router] for router in path.routers)
-    routers = (ways[0].from_router, *(arc.to_router for arc in ways))
-    return FoundPath(routers, path.channel_ids, latency_us, sum(arc.cost for arc in ways))
 
 
 def _compared(topology: Topology) -> Compared:

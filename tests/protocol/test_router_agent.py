@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.model.errors import LimitReached, NotAuthorised, ShuttingDown, StaleTerm
+from gridstat.model.keys.channel_keys import KeyNews, KeysFailed, SeedOver, SeedOverdue
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import Submit
 from gridstat.net.command.machine import CancelTimer, Close, Note, Send, SetTimer
@@ -49,6 +50,7 @@ from tests.protocol.router_conversation import (
 )
 
 if TYPE_CHECKING:
+    from gridstat.model.channel_security import Security
     from gridstat.router.channel_reports import ChannelNews
 
 FIRST = ChangeTable(
@@ -85,6 +87,14 @@ def test_a_new_process_reports_a_first_time_and_a_lost_session_does_not(
     assert isinstance(again, ReportRouter)
     assert (again.is_first_time, again.term) == (False, 4)
     assert again.digest == router.agent.table.digest != 0
+
+
+@pytest.mark.parametrize("security", ["hop", "none"])
+def test_an_edge_reports_what_its_file_says_even_if_it_cannot_seal(security: Security) -> None:
+    router = RouterConversation(datagram_versions=(1, 2), endpoint_security=security)
+    [report] = said_to(BROKER, router.connect(BROKER))
+    assert isinstance(report, ReportRouter)
+    assert (report.datagram_versions, report.endpoint_security) == ((1, 2), security)
 
 
 def test_a_report_that_was_never_answered_is_still_the_first(router: RouterConversation) -> None:
@@ -320,3 +330,20 @@ def test_the_agent_needs_no_network_and_repeats_itself_exactly() -> None:
         ]
 
     assert conversation() == conversation()
+
+
+@pytest.mark.parametrize(
+    ("news", "word"),
+    [
+        (SeedOverdue(7, is_sender=True), "seed_overdue"),
+        (SeedOver(7, is_sender=True), "seed_over"),
+        (KeysFailed(7, is_sender=True, reason="no"), "keys_failed"),
+    ],
+)
+def test_a_router_without_a_broker_warns_of_its_keys(
+    router: RouterConversation, news: KeyNews, word: str
+) -> None:
+    [note] = router.tell(news)
+    assert isinstance(note, Note)
+    assert (note.word, note.is_warning) == (word, True)
+    assert ("channel_id", 7) in note.facts

@@ -171,7 +171,7 @@ def test_a_caught_variable_brings_its_newest_event(edge: RouterConversation) -> 
 def test_notices_wait_for_an_end_point_that_is_briefly_away(edge: RouterConversation) -> None:
     assert SetTimer("edge/expiry", KEPT_NS_MAX) in edge.disconnect(PMU)
     assert edge.broker_says(Push(term=1, endpoint=PMU_NAME, body=NOTICE)) == []
-    assert edge.broker_says(answer_to(1)) == []
+    assert said_to(PMU, edge.broker_says(answer_to(1))) == []
     assert said_to(PMU, edge.connect(PMU)) == [Notify(body=NOTICE)]
     assert edge.agent.counters()["answers_dropped"] == 1
 
@@ -231,6 +231,19 @@ def test_an_end_point_that_the_broker_sends_away_is_told_why_and_forgotten(
     assert edge.broker_says(order) == []
     edge.disconnect(BROKER)
     assert said_to(BROKER, edge.accept()) == []
+
+
+def test_the_broker_hears_that_one_whom_an_answer_attaches_is_not_here_any_more(
+    edge: RouterConversation,
+) -> None:
+    """The edge has sent it away without a report, while its Attach was under way to the broker.
+
+    The broker took it for present for ever: no session that could be lost was left.
+    """
+    edge.submit(1)
+    edge.broker_says(DetachEndPoint(term=1, endpoint=PMU_NAME, code=1020, reason="attach anew"))
+    gone = AttachmentChanged(endpoint=PMU_NAME, is_up=False)
+    assert said_to(BROKER, edge.broker_says(answer_to(1))) == [gone]
 
 
 def test_an_end_point_of_another_cloud_is_refused(edge: RouterConversation) -> None:

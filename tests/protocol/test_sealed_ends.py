@@ -346,3 +346,17 @@ def _socket(host: str = HOST) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened_socket:
         opened_socket.bind((host, 0))
         yield opened_socket
+
+
+def test_sequences_begin_anew_while_counters_and_the_key_go_on() -> None:
+    with Wire() as wire, sealed_sender(wire.address) as sender:
+        sender.set_key(*FIRST)
+        for variable_id in (7, 7, 8):
+            assert sender.send(variable_id, 1)
+        sender.restart_sequences()
+        assert sender.send(7, 1)
+        seen = [wire.data.recv(65_536) for _ in range(4)]
+        counters = [HEADER.unpack_from(octets)[4] for octets in seen]
+        assert counters == [1, 2, 3, 4]
+        (event,) = events_in(opened(seen[-1], FIRST))
+        assert int.from_bytes(event[14:16], "big") == 0

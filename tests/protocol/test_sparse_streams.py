@@ -11,6 +11,7 @@ import pytest
 from gridstat.core.rows import ChannelSpec, Route, Term
 from gridstat.model.rate_law import Period
 from gridstat.model.sparse_law import WINDOW_MS_MIN, carried_every
+from gridstat.model.window_law import window_slots
 from tests.protocol.grids import (
     MS,
     NOW_NS,
@@ -126,7 +127,8 @@ def test_a_stamp_too_early_by_the_window_is_still_policed(subject: MakeCore) -> 
     stream = Sparse(subject, (1,))
     stream.bring(range(FIRST, FIRST + 1))
     assert stream.passed() == [FIRST]
-    forged = datagram(PUBLISHER, event(1, (FIRST + 200 + 256 + WINDOW_MS_MIN) * MS))
+    beyond = FIRST + 200 + window_slots(Period(1, 1_000)) + WINDOW_MS_MIN
+    forged = datagram(PUBLISHER, event(1, beyond * MS))
     stream.core.inject(forged, now_ns=(FIRST + 200) * MS)
     assert stream.passed() == []
     assert stream.core.counters()["policed_jump"] == 1

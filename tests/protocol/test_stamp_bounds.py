@@ -223,4 +223,4 @@ def test_a_stamp_of_an_hour_ago_is_no_set_clock_while_ours_goes_on(subject: Make
         core.inject(datagram(PUBLISHER, event(7, now_ns)), now_ns=now_ns)
         core.inject(datagram(PUBLISHER, event(7, now_ns - HOUR_NS)), now_ns=now_ns)
     assert len(told(core.take_output(1))) == 120
-    assert core.counters()["duplicate"] == 120
+    assert core.counters()["too_old"] == 120

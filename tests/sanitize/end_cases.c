@@ -278,11 +278,12 @@ static void a_count_begun_by_other_terms_misses_nothing_below_one_step(void)
     gs_ledger ledger = {0};
     gs_ledger_renew(&ledger);
     gs_ledger_copy(&ledger, 0);
-    gs_ledger_place(&ledger, 100, 1);
+    const gs_law every = gs_law_make(1, 10, 0, 1, 0), sixth = gs_law_make(1, 10, 0, 6, 0);
+    gs_ledger_place(&ledger, 100, &every);
     gs_add(&ledger.delivered, 1);
-    gs_ledger_place(&ledger, 102, 6);
+    gs_ledger_place(&ledger, 102, &sixth);
     gs_add(&ledger.delivered, 1);
-    gs_ledger_place(&ledger, 96, 6);
+    gs_ledger_place(&ledger, 96, &sixth);
     const gs_law law = gs_law_make(0, 0, 0, 1, 0);
     check(gs_ledger_read(&ledger, &law).missing == 0, "nothing is missing");
 }

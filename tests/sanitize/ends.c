@@ -176,8 +176,9 @@ static void check(const gs_stage *stage)
     uint64_t in = count_of(stage, GS_RECEIVED_IN);
     uint64_t delivered = count_of(stage, GS_RECEIVED_DELIVERED);
     uint64_t others =
-        count_of(stage, GS_RECEIVED_DUPLICATE) + count_of(stage, GS_RECEIVED_POLICED_JUMP) +
-        count_of(stage, GS_RECEIVED_POLICED_SOURCE) + count_of(stage, GS_RECEIVED_RING_FULL);
+        count_of(stage, GS_RECEIVED_DUPLICATE) + count_of(stage, GS_RECEIVED_TOO_OLD) +
+        count_of(stage, GS_RECEIVED_POLICED_JUMP) + count_of(stage, GS_RECEIVED_POLICED_SOURCE) +
+        count_of(stage, GS_RECEIVED_RING_FULL);
     printf("in %lu delivered %lu others %lu taken %lu\n", (unsigned long)in,
            (unsigned long)delivered, (unsigned long)others, (unsigned long)stage->taken);
     if (in == 0 || in != delivered + others || stage->taken != delivered)

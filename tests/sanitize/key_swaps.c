@@ -151,9 +151,9 @@ static void swap_keys(gs_seal_backend backend, uint32_t epoch)
     assert(gs_set_receiving_keys(stage.core, UP, backend, accepted, 2));
     assert(gs_receiver_set_keys(stage.receiver, DOWN, backend, accepted, 2));
     gs_set_sending_key(stage.core, stage.channel, gs_sealing_open(backend, &fresh));
-    gs_sender_lock(stage.sender);
     gs_sender_set_key(stage.sender, gs_sealing_open(backend, &fresh));
-    gs_sender_unlock(stage.sender);
+    const gs_sealing *newest = gs_sender_key(stage.sender);
+    assert(newest->epoch == (uint8_t)epoch);
 }
 
 /* What the control side reads while the threads write. */
@@ -167,6 +167,8 @@ static void read_states(void)
     assert(gs_opening_take_epoch(gs_core_opening(stage.core, UP)) <= 256);
     assert(gs_receiver_keys(stage.receiver, DOWN, &facts) && facts.epoch <= 256);
     assert(gs_read(&stage.channel->counter) + 1 >= stage.channel->first_counter);
+    const gs_sealing *sealing = gs_sender_key(stage.sender);
+    assert(sealing != NULL && gs_sealing_datagrams(sealing) <= gs_sender_counter(stage.sender));
 }
 
 static void stress(gs_seal_backend backend)
@@ -207,12 +209,99 @@ static void stress(gs_seal_backend backend)
     gs_core_close(stage.core);
 }
 
+static gs_send_status send_one(gs_sender *sender)
+{
+    uint8_t value[8] = {0};
+    gs_outgoing event = {.created_ns = STEP_NS, .record = value, .record_bytes = sizeof value};
+    gs_sender_lock(sender);
+    gs_send_status status = gs_sender_send(sender, &event);
+    gs_sender_unlock(sender);
+    return status;
+}
+
+/* A call that sends holds the lock: keys are changed and read all the same. */
+static void set_keys_during_a_call(gs_seal_backend backend, gs_sender *sender)
+{
+    gs_key_spec second = key_of(2), third = key_of(3);
+    gs_sender_lock(sender);
+    gs_sender_set_key(sender, gs_sealing_open(backend, &second));
+    gs_sender_set_key(sender, gs_sealing_open(backend, &third));
+    assert(gs_sender_key(sender)->epoch == 3);
+    gs_sender_set_key(sender, NULL);
+    assert(gs_sender_key(sender) == NULL);
+    gs_sender_unlock(sender);
+    assert(send_one(sender) == GS_SEND_NO_KEY);
+    gs_sender_lock(sender);
+    gs_sender_set_key(sender, gs_sealing_open(backend, &third));
+    gs_sender_unlock(sender);
+    assert(send_one(sender) == GS_SEND_DONE);
+    assert(gs_sealing_datagrams(gs_sender_key(sender)) == 1);
+}
+
+/* However late the control side is, no key seals more than 2^23 datagrams. */
+static void use_a_sender_s_key_up(gs_seal_backend backend)
+{
+    gs_sender_options words = {.channel_id = UP,
+                               .host = "127.0.0.1",
+                               .ports = {9, 9},
+                               .mtu_bytes = 1232,
+                               .variables_max = 256,
+                               .version = GS_VERSION_SEALED};
+    gs_sender *sender;
+    gs_key_spec first = key_of(1), next = key_of(2);
+    assert(gs_sender_open(&words, &sender) == GS_END_OK);
+    gs_sealing *sealing = gs_sealing_open(backend, &first);
+    gs_sender_set_key(sender, sealing);
+    sealing->left = 1;
+    assert(send_one(sender) != GS_SEND_NO_KEY);
+    assert(send_one(sender) == GS_SEND_NO_KEY && gs_sender_probe(sender) == GS_SEND_NO_KEY);
+    uint32_t ids[VARIABLES] = {0};
+    uint64_t stamps[VARIABLES] = {0}, values[VARIABLES] = {0};
+    gs_outgoing_batch batch = {
+        .variable_ids = ids, .created_ns = stamps, .values = values, .count = VARIABLES};
+    assert(gs_sender_send_many(sender, &batch) == GS_SEND_NO_KEY && batch.sent == 0);
+    assert(gs_sender_counted(sender)->no_key == 1 + VARIABLES);
+    assert(gs_sealing_datagrams(gs_sender_key(sender)) == GS_SEALED_DATAGRAMS_MAX);
+    gs_sender_set_key(sender, gs_sealing_open(backend, &next));
+    assert(send_one(sender) != GS_SEND_NO_KEY);
+    set_keys_during_a_call(backend, sender);
+    gs_sender_close(sender);
+}
+
+static void use_a_channel_s_key_up(gs_seal_backend backend)
+{
+    gs_channel_options words = {.channel_id = DOWN,
+                                .mtu_bytes = 1232,
+                                .version = GS_VERSION_SEALED,
+                                .probe_interval_ns = 1};
+    gs_channel *channel;
+    gs_key_spec first = key_of(1);
+    uint8_t event[GS_EVENT_BYTES] = {0};
+    assert(gs_channel_open(&words, &channel) == 0);
+    gs_sealing *sealing = gs_sealing_open(backend, &first);
+    assert(gs_channel_swap_key(channel, sealing) == NULL);
+    sealing->left = 2;
+    assert(gs_channel_probe(channel, 1) != 0 && gs_channel_silence(channel) == NULL);
+    gs_channel_append_rare(channel, GS_PORT_DATA, event, sizeof event);
+    gs_channel_flush(channel);
+    assert(gs_channel_silence(channel) == &channel->counters.no_key);
+    gs_channel_append_rare(channel, GS_PORT_DATA, event, sizeof event);
+    gs_channel_flush(channel);
+    assert(gs_channel_probe(channel, 2) == 0);
+    assert(channel->counters.no_key == 1 && channel->counters.sent == 1);
+    assert(gs_sealing_datagrams(sealing) == GS_SEALED_DATAGRAMS_MAX);
+    gs_channel_close(channel);
+}
+
 int main(void)
 {
     uint64_t held = gs_held();
     for (gs_seal_backend backend = GS_SEAL_EVP; backend <= GS_SEAL_IPSEC_MB; backend++)
-        if (*gs_seal_backend_name(backend) != 0)
+        if (*gs_seal_backend_name(backend) != 0) {
+            use_a_sender_s_key_up(backend);
+            use_a_channel_s_key_up(backend);
             stress(backend);
+        }
     assert(gs_held() == held);
     return 0;
 }

@@ -130,8 +130,8 @@ static uint64_t ended(const gs_core_counters *counters)
                    gs_read(&counters->policed_port) + gs_read(&counters->policed_source) +
                    gs_read(&counters->policed_stamp) + gs_read(&counters->policed_slot) +
                    gs_read(&counters->policed_jump) + gs_read(&counters->policed_interval) +
-                   gs_read(&counters->duplicate) + gs_read(&counters->not_due) +
-                   gs_read(&counters->dispatched);
+                   gs_read(&counters->duplicate) + gs_read(&counters->too_old) +
+                   gs_read(&counters->not_due) + gs_read(&counters->dispatched);
     for (uint32_t i = 0; i < GS_MALFORMED_REASONS; i++)
         sum += gs_read(&counters->malformed[i]);
     return sum;

@@ -5,7 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gridstat.broker.access.access_operations import AccessGranted, AccessModeSet, AccessRevoked
+from gridstat.broker.access.access_operations import (
+    AccessEnding,
+    AccessGranted,
+    AccessModeSet,
+    AccessRevoked,
+)
 from gridstat.broker.permissions import bytes_per_s, held_bytes_per_s
 from gridstat.broker.records.operations import (
     Moved,
@@ -46,6 +51,7 @@ class AccessEffects:
             AccessModeSet: self._set_mode,
             AccessGranted: self._grant,
             AccessRevoked: self._revoke,
+            AccessEnding: self._note_ending,
         }
 
     def _set_mode(self, operation: AccessModeSet, done: Applied) -> None:
@@ -76,6 +82,13 @@ class AccessEffects:
         self._put(records.revoked, identifier, in_file and operation.rule, done)
         self.refresh(identifier)
 
+    def _note_ending(self, operation: AccessEnding, done: Applied) -> None:
+        before = dict(self._records.ending)
+        done.undo.append(partial(setattr, self._records, "ending", before))
+        self._records.ending.pop(operation.rule, None)
+        if not operation.is_over:
+            self._records.ending[operation.rule] = None
+
     def _put(
         self,
         table: dict[str, AccessRule],
@@ -104,6 +117,13 @@ def paid_by(record: Subscribed) -> str:
     if record.subscriber:
         return record.subscriber
     return record.reader if record.exits and not record.entries else ""
+
+
+def reserved_by(registry: Registry, number: int, contract: str) -> tuple[str, int]:
+    """Return who has reserved a contract and its bytes/s; of one across clouds the newest
+    generation counts."""
+    found = registry.newest_segment(contract) if contract else registry.subscriptions.get(number)
+    return ("", 0) if found is None else (paid_by(found.record), held_bytes_per_s(found))
 
 
 def _store(table: dict[str, AccessRule], identifier: str, rule: AccessRule | None) -> None:
@@ -160,9 +180,9 @@ class ReservedBytes:
         record = self._registry.contract(number)
         if record is not None:
             contract = record.contract
-        before = self._contract_bytes(number, contract)
+        before = reserved_by(self._registry, number, contract)
         change()
-        self._count(Action.SUBSCRIBE, before, self._contract_bytes(number, contract), done)
+        self._count(Action.SUBSCRIBE, before, reserved_by(self._registry, number, contract), done)
 
     def _count_publication(self, name: str, done: Applied, change: Callable[[], None]) -> None:
         before = self._publication_bytes(name)
@@ -178,13 +198,6 @@ class ReservedBytes:
             if who:
                 self._permissions.add_reserved(who, action, sign * size)
                 done.undo.append(partial(self._permissions.add_reserved, who, action, -sign * size))
-
-    def _contract_bytes(self, number: int, contract: str) -> tuple[str, int]:
-        registry = self._registry
-        found = (
-            registry.newest_segment(contract) if contract else registry.subscriptions.get(number)
-        )
-        return ("", 0) if found is None else (paid_by(found.record), held_bytes_per_s(found))
 
     def _publication_bytes(self, name: str) -> tuple[str, int]:
         found = self._registry.publications.get(name)

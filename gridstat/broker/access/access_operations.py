@@ -33,6 +33,13 @@ class AccessRevoked(Durable, frozen=True):
     rule: AccessRule
 
 
+class AccessEnding(Durable, frozen=True):
+    """A rule was revoked or replaced, and not all that rested on it is judged yet, or now it is."""
+
+    rule: AccessRule
+    is_over: bool = False
+
+
 @dataclass(slots=True)
 class AccessRecords:
     """Durable state of access, which only the effects of operations change."""
@@ -42,6 +49,8 @@ class AccessRecords:
     granted: dict[str, AccessRule] = field(default_factory=dict)
     revoked: dict[str, AccessRule] = field(default_factory=dict)
     """Revoked rules of the broker's file, by identifier."""
+    ending: dict[AccessRule, None] = field(default_factory=dict)
+    """Rules that were taken away and on which something may rest still, the oldest first."""
 
     def snapshot(self) -> Iterator[Durable]:
         if self.is_enforced is not None:
@@ -50,3 +59,5 @@ class AccessRecords:
             yield AccessRevoked(rule=rule)
         for _, rule in sorted(self.granted.items()):
             yield AccessGranted(rule=rule)
+        for rule in self.ending:
+            yield AccessEnding(rule=rule)

@@ -1,8 +1,8 @@
 """Access rules of a cloud: granted and revoked at run time, and what rests on them ended.
 
 A change of rules and the ends that follow from it are one write, so that a restart finds both or
-neither. What a slice of the ends leaves over is ended in further turns, and again after a start:
-`RestingContracts` finds it by deciding anew, so nothing about it is stored.
+neither. What a slice leaves over is judged in further turns. Until all of it is, the journal names
+the rule that was taken away (`AccessEnding`), so that a start goes on with it.
 
 A cloud whose file says nothing enforces its rules, but a journal from before there were rules has
 none: such a cloud observes until an operator has it enforce them.
@@ -10,11 +10,13 @@ none: such a cloud observes until an operator has it enforce them.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.access.access_effects import AccessEffects, ReservedBytes
 from gridstat.broker.access.access_operations import (
+    AccessEnding,
     AccessGranted,
     AccessModeSet,
     AccessRecords,
@@ -22,10 +24,12 @@ from gridstat.broker.access.access_operations import (
 )
 from gridstat.broker.access.resting_contracts import RestingContracts
 from gridstat.broker.leaf_capability import LeafCapability
+from gridstat.broker.permissions import bytes_per_s
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.requests.outcomes import refused
 from gridstat.model.access_rules import (
     ACTIONS,
+    ANYTHING,
     RULES_MAX,
     AccessRule,
     Action,
@@ -35,6 +39,7 @@ from gridstat.model.access_rules import (
     rule_for,
     settings_of,
     toml_of,
+    without_effect,
 )
 from gridstat.model.cloud import check_stored_pattern
 from gridstat.model.errors import (
@@ -56,7 +61,13 @@ from gridstat.net.command.operator_messages import (
 )
 
 if TYPE_CHECKING:
-    from gridstat.broker.access.resting_contracts import Ended, ListenerEnds, WatchedNames
+    from gridstat.broker.access.resting_contracts import (
+        Ended,
+        EndedGrants,
+        ListenerEnds,
+        RuleSweep,
+        WatchedNames,
+    )
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.leaf_capability import Facts
     from gridstat.broker.records.operations import Operation
@@ -64,12 +75,15 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.pattern_matching import PatternMatching
 
 SWEEP_TIMER: Final = "access"
+SWEEPS_MAX: Final = 64
+"""Changes of rules that are judged one by one; more are judged together, over everything."""
 PAGE_MAX: Final = 500
 ROLES_JUDGED: Final = ("endpoint", "operator")
 BOUNDS_NOTE: Final = (
     "reserved_bytes_per_s and delay_ms_max bound new requests and changes; what was granted or "
     "published before keeps what it has until it ends or is changed"
 )
+RESERVING: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
 MODES: Final = {True: "enforce", False: "observe"}
 
 
@@ -83,6 +97,7 @@ class LeafAccess:
         matching: PatternMatching,
         watches: WatchedNames,
         listeners: ListenerEnds,
+        grants: EndedGrants,
     ) -> None:
         self._context = context
         self._notices = notices
@@ -91,9 +106,10 @@ class LeafAccess:
         settings = context.settings.access
         self._effects = AccessEffects(self.records, self._permissions, settings.rules)
         self._reserved = ReservedBytes(context.registry, self._permissions)
-        self._sweep_from = ""
-        """End-point with which the present sweep goes on; those before it rest on rules."""
-        self._resting = RestingContracts(context, matching, watches, listeners)
+        self._sweeps: deque[RuleSweep] = deque()
+        """What changes of rules leave to be judged, the oldest first."""
+        self._is_writing = False
+        self._resting = RestingContracts(context, matching, watches, listeners, grants)
 
     def capability(self) -> LeafCapability:
         return LeafCapability(
@@ -127,9 +143,16 @@ class LeafAccess:
 
     def _resume(self) -> None:
         self._warn()
+        self._sweeps.append(self._resting.everything(self.records.ending))
         self._sweep()
 
     def _warn(self) -> None:
+        self._warn_of_mode()
+        idle = [text for rule in self._permissions.rules if (text := without_effect(rule))]
+        if idle:
+            self._context.warn("access_rules_without_effect", count=len(idle), first=idle[0])
+
+    def _warn_of_mode(self) -> None:
         count = len(self._permissions.rules)
         if not self._permissions.is_enforced:
             self._context.warn(
@@ -151,14 +174,15 @@ class LeafAccess:
         if rules.get(rule.identifier) == rule:
             self._answer(peer, command.request_id, {"rule": settings_of(rule), "ended": 0})
             return
+        if idle := without_effect(rule):
+            raise LayoutError(idle)
         if rules.get(rule.identifier) is None and len(rules) >= RULES_MAX:
             raise QuotaReached(
                 f"the cloud has {len(rules)} access rules already",
                 hint="revoke some, or write one rule with a pattern for several end-points",
             )
         before = rules.get(rule.identifier)
-        replaced = () if before is None else (before,)
-        self._change(peer, command.request_id, AccessGranted(rule=rule), rule, *replaced)
+        self._change(peer, command.request_id, AccessGranted(rule=rule), rule, before)
 
     def _revoke(self, peer: str, command: RevokeAccess) -> None:
         rule = self._permissions.rules.get(command.identifier)
@@ -169,7 +193,7 @@ class LeafAccess:
             )
         # The file's rule of that name, which the granted one hid, would be in force otherwise.
         in_file = self._effects.from_file.get(command.identifier)
-        self._change(peer, command.request_id, AccessRevoked(rule=in_file or rule), rule)
+        self._change(peer, command.request_id, AccessRevoked(rule=in_file or rule), None, rule)
 
     def _set_mode(self, peer: str, command: SetAccessMode) -> None:
         fixed = self._context.settings.access.is_enforced
@@ -182,31 +206,39 @@ class LeafAccess:
         operation = AccessModeSet(is_enforced=command.is_enforced)
         self._change(peer, command.request_id, operation)
 
-    def _change(self, peer: str, request_id: int, operation: Operation, *rules: AccessRule) -> None:
-        """Write a change of rules together with the first ends that follow from it.
-
-        `rules` are the one granted or revoked, and the one that a grant replaces; none for all.
-        """
-        self._sweep_from = ""
+    def _change(
+        self,
+        peer: str,
+        request_id: int,
+        operation: Operation,
+        given: AccessRule | None = None,
+        taken: AccessRule | None = None,
+    ) -> None:
+        """Write a change of rules together with the first ends that follow from it."""
         applied = Applied()
         self._context.effects.apply(operation, applied)
-        rule = rules[0] if rules else None
-        found = self._resting.find(*rules)
-        operations = [operation, *found.operations]
-        for each in found.operations:
+        rule = given or taken
+        is_mode = rule is None
+        sweep = self._resting.everything() if is_mode else self._resting.after(taken, given)
+        found = self._resting.find(sweep)
+        more: list[Operation] = []
+        if not sweep.is_over:
+            more = [AccessEnding(rule=each) for each in sweep.taken]
+        operations = [operation, *found.operations, *more]
+        for each in operations[1:]:
             self._context.effects.apply(each, applied)
         facts: Facts = {
             "ended": found.count,
-            "is_ending_more": found.is_unfinished,
+            "is_ending_more": not sweep.is_over,
             "mode": MODES[self._permissions.is_enforced],
         }
         if rule is not None:
             facts["rule"] = settings_of(rule)
             in_force = self._permissions.rules.get(rule.identifier)
-            if rules[1:] and is_tighter(rule, rules[1]):
+            if given and taken and is_tighter(given, taken):
                 facts["note"] = BOUNDS_NOTE
             facts["in_force"] = None if in_force is None else settings_of(in_force)
-        done = partial(self._changed, peer, request_id, facts, found, rule)
+        done = partial(self._changed, peer, request_id, facts, found, sweep, given, taken)
         self._context.commit_applied(
             applied, operations, done, partial(self._failed, peer, request_id)
         )
@@ -217,22 +249,57 @@ class LeafAccess:
         request_id: int,
         facts: Facts,
         found: Ended,
-        rule: AccessRule | None,
+        sweep: RuleSweep,
+        given: AccessRule | None,
+        taken: AccessRule | None,
         _: Applied,
     ) -> None:
+        if given is None and taken is None:
+            self._warn_of_mode()
         self._ended(found)
-        self._resting.offer_names(rule)
+        self._go_on(sweep)
+        if given is not None or taken is None:
+            self._resting.offer_names(given)
         self._answer(peer, request_id, facts)
+
+    def _go_on(self, sweep: RuleSweep) -> None:
+        """Judge what a sweep has left in further turns."""
+        if not sweep.is_over:
+            self._sweeps.append(sweep)
+        if len(self._sweeps) > SWEEPS_MAX:
+            self._begin_anew()
+        if self._sweeps and not self._is_writing:
+            self._context.set_timer(SWEEP_TIMER, 0)
+
+    def _begin_anew(self) -> None:
+        """Judge everything, in place of all that is left of earlier sweeps."""
+        self._sweeps.clear()
+        self._sweeps.append(self._resting.everything(self.records.ending))
 
     def _sweep(self) -> None:
         """End what no rule allows any more, a slice at a time."""
-        found = self._resting.find(begin=self._sweep_from)
-        self._sweep_from = found.reached if found.is_unfinished else ""
-        if found.operations:
-            self._context.commit(found.operations, partial(self._swept, found), self._sweep_later)
+        if self._is_writing or not self._sweeps:
+            return
+        sweep = self._sweeps[0]
+        found = self._resting.find(sweep)
+        operations = list(found.operations)
+        if sweep.is_over:
+            self._sweeps.popleft()
+            operations += [AccessEnding(rule=each, is_over=True) for each in sweep.taken]
+        if not operations:
+            self._go_on_soon()
+            return
+        self._is_writing = True
+        self._context.commit(operations, partial(self._swept, found), self._sweep_later)
+
+    def _go_on_soon(self) -> None:
+        if self._sweeps:
+            self._context.set_timer(SWEEP_TIMER, 0)
 
     def _swept(self, found: Ended, _: Applied) -> None:
+        self._is_writing = False
         self._ended(found)
+        self._go_on_soon()
 
     def _ended(self, found: Ended) -> None:
         for name, notice in found.notices:
@@ -240,11 +307,11 @@ class LeafAccess:
         self._resting.report(found)
         if found.count:
             self._context.note("access_ended", contracts=found.count)
-        if found.is_unfinished:
-            self._context.set_timer(SWEEP_TIMER, 0)
 
     def _sweep_later(self, _: str) -> None:
-        self._sweep_from = ""
+        """Begin anew after a failed write, which has undone the ends of its slice."""
+        self._is_writing = False
+        self._begin_anew()
         self._context.set_timer(SWEEP_TIMER, self._context.settings.retry_after_ns)
 
     # Questions.
@@ -321,7 +388,7 @@ class LeafAccess:
                 "hint": "",
                 "needed": "",
             }
-        wish = Wish(command.who, Action(command.action), command.what, command.priority or None)
+        wish = self._wish_of(command)
         decision = self._permissions.rules.decide(wish)
         rule = decision.rule
         return facts | {
@@ -330,7 +397,35 @@ class LeafAccess:
             "reason": decision.reason,
             "hint": decision.hint,
             "needed": "" if decision.is_allowed else toml_of(rule_for(wish)),
+            "bound": "" if rule is None else self._bound(wish, rule),
         }
+
+    def _wish_of(self, command: WhyAccess) -> Wish:
+        """Return the wish that the broker would decide: a flood reaches listeners of everything,
+        and a contract at the full rate counts to what is reserved."""
+        action, who = Action(command.action), command.who
+        what = ANYTHING if action is Action.FLOOD else command.what
+        registry = self._context.registry
+        reserved = self._permissions.reserved.get((who, action), 0)
+        found = registry.publications.get(what)
+        endpoint = registry.endpoints.get(who)
+        if found is not None and action is Action.SUBSCRIBE:
+            own = () if endpoint is None else endpoint.subscriptions
+            if not found.subscriptions.intersection(own):
+                reserved += bytes_per_s(found.variable)
+        return Wish(who, action, what, command.priority or None, reserved)
+
+    def _bound(self, wish: Wish, rule: AccessRule) -> str:
+        """Return how far an allowed wish may go by a rule, for people."""
+        if wish.action is Action.FLOOD and wish.what == ANYTHING:
+            return "all that floods at its edge routers is meant: single variables cannot be chosen"
+        if rule.reserved_bytes_per_s is None or wish.action not in RESERVING:
+            return ""
+        held = self._permissions.reserved.get((wish.who, wish.action), 0)
+        return (
+            f"up to {rule.reserved_bytes_per_s} bytes/s in all, of which {wish.who} has reserved "
+            f"{held}"
+        )
 
     def _survey(self) -> Facts:
         permissions = self._permissions

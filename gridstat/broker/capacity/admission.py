@@ -12,6 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final, assert_never
 
 from gridstat.broker.capacity.allocation import Refusal
+from gridstat.broker.capacity.path_skew import reason
 from gridstat.model.errors import (
     BackPressured,
     BurstTooLarge,
@@ -23,6 +24,7 @@ from gridstat.model.errors import (
     RedundancyNotSatisfiable,
     Refused,
     RouterFull,
+    SkewNotSatisfiable,
 )
 from gridstat.model.qos import PATH_ROUTERS_MAX
 from gridstat.model.rate_law import MODAL_DIVISORS_MAX
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.latency_promises import Element
     from gridstat.broker.capacity.resources import LoadChange, Resources
     from gridstat.model.paths import NotFound
+    from gridstat.model.status import StatusVariable
 
 
 class Limit(Enum):
@@ -50,8 +53,10 @@ class Limit(Enum):
     INTERVALS = IntervalNotSatisfiable
     LENGTH = PathTooLong
     SHARE = QuotaReached
+    SKEW = SkewNotSatisfiable
 
 
+LATENCY_LIMITS: Final = frozenset({Limit.LATENCY, Limit.SKEW})
 CAPACITY_LIMITS: Final = (Limit.CHANNEL, Limit.ROUTER, Limit.BURST, Limit.SHARE)
 
 
@@ -73,6 +78,7 @@ class Obstacle:
             Limit.LATENCY,
             Limit.REDUNDANCY,
             Limit.LENGTH,
+            Limit.SKEW,
         }
 
     def refusal(self) -> Refusal:
@@ -157,35 +163,54 @@ def congested(label: str, channel_id: int) -> Obstacle:
     )
 
 
-def too_slow(resources: Resources, path: AllocatedPath, missing_us: int) -> Obstacle:
-    """Return the obstacle of a path that takes too long; its slowest element is the bottleneck."""
+def too_slow(
+    resources: Resources, path: AllocatedPath, missing_us: int, skewed: StatusVariable | None = None
+) -> Obstacle:
+    """Return the obstacle of a path that takes too long; its slowest element is the bottleneck.
+
+    `skewed` is the variable whose copies on it would come too late beside those of other paths.
+    """
     elements: list[Element] = [*path.routers, *path.channel_ids]
     slowest = max(elements, key=lambda element: latency_us_of(resources, element))
-    return Obstacle(
-        Limit.LATENCY,
-        slowest,
-        label_of(resources, slowest),
-        missing_us,
-        "µs",
-        f"the path {' → '.join(path.routers)} is predicted to take {path.latency_us} µs, "
-        f"{missing_us} µs more than allowed",
+    label, walk = label_of(resources, slowest), " → ".join(path.routers)
+    if skewed is not None:
+        text = f"the path {walk} is too slow for a second one: {reason(skewed, path.latency_us)}"
+        return Obstacle(Limit.SKEW, slowest, label, missing_us, "µs", text)
+    text = (
+        f"the path {walk} is predicted to take {path.latency_us} µs, "
+        f"{missing_us} µs more than allowed"
     )
+    return Obstacle(Limit.LATENCY, slowest, label, missing_us, "µs", text)
 
 
 def not_found(
-    answer: NotFound, allowed_us: Sequence[int], ends_us: int, request: AllocationRequest
+    answer: NotFound,
+    allowed_us: Sequence[int],
+    ends_us: int,
+    request: AllocationRequest,
+    wanted_us: Sequence[int] | None = None,
 ) -> Obstacle:
-    """Return the obstacle for paths that the topology does not offer, whatever the load is."""
+    """Return the obstacle for paths that the topology does not offer, whatever the load is.
+
+    `wanted_us` are the latencies that the request allows, where the skew of paths allows less.
+    """
     wanted = len(allowed_us)
     ends = f"from {' or '.join(request.sources)} to {' or '.join(request.targets)}"
     match answer.reason:
         case "latency":
             takes_us = answer.latency_us_best + ends_us
             missing_us = max(1, takes_us - allowed_us[answer.path_index])
+            if wanted_us is not None and takes_us <= wanted_us[answer.path_index]:
+                why = reason(request.variable, takes_us)
+                text = f"of {_paths(wanted)} {ends} one is too slow for a second one: {why}"
+                return Obstacle(Limit.SKEW, None, ends, missing_us, "µs", text)
             text = f"{_paths(wanted)} {ends} take {takes_us} µs at best, {missing_us} µs too much"
             return Obstacle(Limit.LATENCY, None, ends, missing_us, "µs", text)
         case "budget":
-            text = f"the search for {_paths(wanted)} {ends} reached its time limit without a result"
+            text = (
+                f"the search for {_paths(wanted)} {ends} reached its time limit without a result; "
+            )
+            text += "ask for fewer paths, or allow more latency"
             return Obstacle(Limit.REDUNDANCY, None, ends, 0, "", text)
         case "length":
             missing = answer.routers - PATH_ROUTERS_MAX

@@ -16,21 +16,34 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from gridstat.broker.capacity.admission import Limit, Obstacle, label_of
+from gridstat.broker.capacity.admission import Limit, Obstacle, label_of, obstacles
 from gridstat.broker.capacity.allocation import (
     AllocatedPath,
     Allocation,
     AllocationRequest,
     Refusal,
     is_node_disjoint,
-    latency_us_max,
     shares_edge,
+)
+from gridstat.broker.capacity.band_planning import (
+    Adjusted,
+    Member,
+    Rates,
+    Room,
+    at_every,
+    every_of,
+    limited_elements,
+    overloaded,
+    rates_of,
+    short_elements,
+    split_of,
 )
 from gridstat.broker.capacity.charges import check_rate
 from gridstat.broker.capacity.identity_shares import IdentityShares, Replaced
 from gridstat.broker.capacity.latency_promises import PathKey
 from gridstat.broker.capacity.negotiation import band_of, differences, replay_band
 from gridstat.broker.capacity.path_cache import SEARCH_BUDGET_S
+from gridstat.broker.capacity.path_skew import promised_us
 from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
 from gridstat.broker.interning import same, same_quality
 from gridstat.model.errors import (
@@ -39,12 +52,13 @@ from gridstat.model.errors import (
     NoSuchSubscription,
     SecurityNotSatisfiable,
 )
-from gridstat.model.qos import demands_sealing
+from gridstat.model.qos import BASELINE_MODE, demands_sealing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from gridstat.broker.capacity.negotiation import Band
+    from gridstat.broker.capacity.latency_promises import Element
+    from gridstat.broker.capacity.negotiation import Band, Quality
     from gridstat.broker.capacity.resources import Claim, Resources
     from gridstat.model.qos import Qos
 
@@ -53,6 +67,8 @@ LATENCY_HEADROOM: Final = Fraction(5, 4)
 
 Without it the next subscription on the same path would make the contract late at once.
 """
+SPLIT_ANEW: Final = "it shares with others that have as much right"
+"""Reason of a rate below the desired one after a split, for people."""
 UNASSIGNED: Final = -1
 """Generation of claims whose change is decided, but has no generation number yet."""
 
@@ -80,7 +96,17 @@ class Allocator:
         self._planner = Planner(resources, self.shares, clock, budget_s)
         self._contracts: dict[int, Allocation] = {}
         self.retiring = RetiringClaims(resources)
+        self.version = 0
+        """Grows with every contract that is held or given up."""
         self.avoided_routers = AvoidedRouters()
+
+    def begin_turn(self) -> None:
+        """Bound the time of all path searches until `end_turn`, of however many contracts."""
+        self._planner.begin_turn()
+
+    def end_turn(self) -> int:
+        """Return how many nanoseconds the path searches took since `begin_turn`, by their steps."""
+        return self._planner.end_turn()
 
     @property
     def contracts(self) -> Mapping[int, Allocation]:
@@ -151,12 +177,16 @@ class Allocator:
         assert contract.subscription_id not in self._contracts, "a contract is restored once"
         self._hold(contract)
 
-    def supersede(self, contract: Allocation) -> None:
-        """Hold a changed contract from the journal; the old paths stay charged for now."""
+    def supersede(self, contract: Allocation, *, is_in_place: bool = False) -> None:
+        """Hold a changed contract from the journal; the old paths stay charged for now.
+
+        They do not if the rate was changed in place (`make_room`).
+        """
         old = self._contracts.get(contract.subscription_id)
         if old is not None:
             self._withdraw(old)
-            self.retiring.charge(contract.subscription_id, _claims(old))
+            if not is_in_place:
+                self.retiring.charge(contract.subscription_id, _claims(old))
         self._hold(contract)
 
     def replace_path(
@@ -202,6 +232,186 @@ class Allocator:
             ),
         )
         return answer
+
+    # Bands.
+
+    def make_room(
+        self, request: AllocationRequest, may_lower: Callable[[int], bool]
+    ) -> Room | None:
+        """Grant a request beside contracts of its own or a lower priority that are lowered for it.
+
+        They are lowered in place, within their bands, and their former claims are not charged
+        beside: only so is there room. Return None, and change nothing, if that is not enough, or if
+        it is not a lack of room that prevents the desired quality.
+        """
+        old = self._contracts.get(request.subscription_id)
+        trial = self._trial(request, old)
+        if old is not None:
+            trial = structs.replace(trial, replaced=Replaced(old, is_held=False))
+            self._withdraw(old)
+        room = self._make_room(trial, may_lower)
+        if old is not None and room is None:
+            self._hold(old)
+        elif old is not None:
+            self.retiring.charge(old.subscription_id, _claims(old))
+        return room
+
+    def rebalance(
+        self,
+        below: Iterable[int],
+        *,
+        may_change: Callable[[int], bool],
+        may_rise: Callable[[int], bool],
+    ) -> tuple[Adjusted, ...]:
+        """Split anew what the contracts `below` their desired rate use, and return what changed.
+
+        A contract that cannot be raised after all, as its identity's share is used up, stays.
+        """
+        resources = self.resources
+        paths = [path for number in below for path in self._contracts[number].paths]
+        elements = limited_elements(resources, paths)
+        staying: set[int] = set()
+        while True:
+            members = [
+                each
+                if each.number not in staying and may_rise(each.number)
+                else structs.replace(each, rates=_below_present(each))
+                for each in self._members(elements, may_change)
+            ]
+            found = split_of(resources, members, elements)
+            if found is None:
+                return ()
+            changed, stuck = self._adjust_all(found)
+            if not stuck:
+                return changed
+            staying.add(stuck)
+
+    def elements_wanted(self, request: AllocationRequest) -> set[Element]:
+        """Return the routers and channels of the best paths for a request, however full."""
+        trial = _checked(self._trial(request), is_kept=True)
+        try:
+            band = band_of(request.qos, request.variable.period)
+        except IntervalNotSatisfiable:
+            return set()
+        self._planner.begin()
+        ideal = self._planner.ideal(trial, band.levels_of(0))
+        return set() if ideal is None else limited_elements(self.resources, ideal[0].paths)
+
+    def revert_adjusted(self, adjusted: Iterable[Adjusted]) -> None:
+        """Hold contracts again as they were before `make_room` or `rebalance`."""
+        for each in reversed(tuple(adjusted)):
+            self._exchange(each.after, each.before)
+
+    def _make_room(self, trial: Trial, may_lower: Callable[[int], bool]) -> Room | None:
+        request = trial.request
+        rates = rates_of(request)
+        if rates is None:
+            return None
+        refusing = self.avoided_routers.of(request.variable.variable_id)
+        trial = structs.replace(trial, excluded_routers=trial.excluded_routers | refusing)
+        band = band_of(request.qos, request.variable.period)
+        self._planner.begin()
+        ideal = self._planner.ideal(trial, band.levels_of(0))
+        if ideal is None:
+            return None
+        plan, broken = ideal
+        elements = short_elements(broken)
+        if not elements:
+            return None
+        priority = _priority(plan.quality)
+        members = [
+            structs.replace(each, rates=_below_present(each))
+            for each in self._members(elements, may_lower)
+            if _priority(each.quality) >= priority
+        ]
+        newcomer = Member(request, plan.quality, plan.paths, rates, is_new=True)
+        found = split_of(self.resources, [*members, newcomer], elements)
+        if found is None:
+            return None
+        every = found.pop(request.subscription_id)
+        quality = {mode: replace(qos, every=every) for mode, qos in plan.quality.items()}
+        return self._grant_beside(trial, band, quality, found, broken[0].reason)
+
+    def _grant_beside(
+        self, trial: Trial, band: Band, quality: Quality, found: Mapping[int, int], why: str
+    ) -> Room | None:
+        """Lower contracts to these divisors, and grant the request at this quality, or neither."""
+        paths = [path for number in found for path in self._contracts[number].paths]
+        elements = limited_elements(self.resources, paths)
+        full = overloaded(self.resources, elements)
+        number = trial.request.subscription_id
+        text = f"room for subscription {number} with priority {_priority(quality)}"
+        lowered = tuple(
+            self._adjust(self._contracts[each], every, text)
+            for each, every in sorted(found.items())
+            if every > every_of(self._contracts[each].granted)
+        )
+        plan = self._planner.plan(trial, quality)
+        if isinstance(plan, Plan) and overloaded(self.resources, elements) <= full:
+            return Room(self._grant(trial.request, band, plan, why), lowered)
+        if isinstance(plan, Plan):
+            self._planner.undo(plan)  # Divisors of one variable may load a hop more when lowered.
+        self.revert_adjusted(lowered)
+        return None
+
+    def _members(
+        self, elements: Iterable[Element], may_change: Callable[[int], bool]
+    ) -> list[Member]:
+        """Return the contracts over some elements that have a band and may be changed."""
+        numbers = {
+            key.subscription_id
+            for element in elements
+            for key in self.resources.promises.over(element)
+        }
+        found = []
+        for number in sorted(numbers):
+            contract = self._contracts.get(number)
+            if contract is None or set(contract.granted) != {BASELINE_MODE}:
+                continue
+            rates = rates_of(contract.request)
+            if rates is not None and rates.best < rates.worst and may_change(number):
+                found.append(Member(contract.request, contract.granted, contract.paths, rates))
+        return found
+
+    def _adjust_all(self, everys: Mapping[int, int]) -> tuple[tuple[Adjusted, ...], int]:
+        """Lower and raise contracts to these divisors; or none, and the one that has no room."""
+        changes = [
+            (self._contracts[number], every)
+            for number, every in sorted(everys.items())
+            if every != every_of(self._contracts[number].granted)
+        ]
+        # First those that give way.
+        changes.sort(key=lambda change: change[1] < every_of(change[0].granted))
+        done: list[Adjusted] = []
+        for before, every in changes:
+            done.append(self._adjust(before, every, SPLIT_ANEW))
+            if not done[-1].is_lower and self._is_too_much(done[-1]):
+                self.revert_adjusted(done)
+                return (), before.subscription_id
+        return tuple(done), 0
+
+    def _is_too_much(self, raised: Adjusted) -> bool:
+        """Return whether a limit is broken by a contract that was just raised."""
+        before, after = raised
+        self._withdraw(after)
+        claims = _claims(after)
+        touched = self.resources.take(claims)
+        broken = obstacles(self.resources, touched)
+        broken += self.shares.obstacles(
+            after.request, after.granted, after.paths, Replaced(before, is_held=False)
+        )
+        self.resources.give_back(claims)
+        self._hold(after)
+        return bool(broken)
+
+    def _adjust(self, before: Allocation, every: int, why: str) -> Adjusted:
+        after = at_every(before, every, why)
+        self._exchange(before, after)
+        return Adjusted(before, after)
+
+    def _exchange(self, held: Allocation, other: Allocation) -> None:
+        self._withdraw(held)
+        self._hold(other)
 
     # Negotiation.
 
@@ -342,6 +552,7 @@ class Allocator:
             trial,
             excluded_channels=trial.excluded_channels | channels,
             excluded_routers=trial.excluded_routers | routers,
+            staying=len(staying),
         )
         quality = {
             mode: replace(qos, redundancy=1)
@@ -409,6 +620,7 @@ class Allocator:
     def _register(self, contract: Allocation) -> None:
         """Register a contract whose claims are taken, and the latency promised for each path."""
         subscription_id = contract.request.subscription_id
+        self.version += 1
         self._contracts[subscription_id] = contract
         self.shares.add(contract)
         for index, path in enumerate(contract.paths):
@@ -416,7 +628,7 @@ class Allocator:
                 PathKey(subscription_id, index),
                 same((*path.routers, *path.channel_ids)),
                 self.resources.path_us(path.routers, path.channel_ids) + contract.request.delay_us,
-                latency_us_max(contract.granted, index),
+                promised_us(contract.request.variable, contract.granted, index),
             )
 
     def _hold(self, contract: Allocation) -> None:
@@ -424,11 +636,21 @@ class Allocator:
         self._register(contract)
 
     def _withdraw(self, contract: Allocation) -> None:
+        self.version += 1
         for index in range(len(contract.paths)):
             self.resources.promises.end(PathKey(contract.subscription_id, index))
         self.shares.remove(contract)
         self.resources.give_back(_claims(contract))
         del self._contracts[contract.subscription_id]
+
+
+def _priority(quality: Quality) -> int:
+    return min(qos.priority for qos in quality.values())
+
+
+def _below_present(member: Member) -> Rates:
+    """Return the band of a contract that may be lowered, and not raised."""
+    return Rates(every_of(member.quality), member.rates.worst)
 
 
 def _checked(trial: Trial, *, is_kept: bool) -> Trial:

@@ -244,6 +244,12 @@ class DivisorCounts:
     def divisors(self, mode: int) -> tuple[int, ...]:
         return _divisors(self._counts, mode)
 
+    def every_one(self, of_mode: int) -> tuple[int, ...]:
+        """Return the divisors of a mode, each as often as it is taken."""
+        return tuple(
+            every for mode, every, count in self._counts if mode == of_mode for _ in range(count)
+        )
+
     def modes(self) -> tuple[int, ...]:
         return tuple(sorted({mode for mode, _, _ in self._counts}))
 

@@ -1,7 +1,8 @@
 """Cache of path searches: most subscriptions repeat a search that another has caused before.
 
 A result is kept until the topology changes. Its paths may have become full or slow meanwhile, so
-the planner checks them. A search that failed because of latency is not cached.
+the planner checks them. A search that failed because of latency, or because it reached its limit,
+is kept until a predicted latency changes too.
 """
 
 from __future__ import annotations
@@ -10,25 +11,42 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from msgspec import Struct, structs
 
+from gridstat.broker.capacity.allocation import Gates
+from gridstat.broker.capacity.gate_paths import (
+    GateGraphs,
+    entry_name,
+    exit_name,
+    is_exact,
+    without_gates,
+)
 from gridstat.model.paths import Found, NotFound, disjoint_paths
+from gridstat.model.paths.budget import STEPS_PER_S_MAX, Budget
+from gridstat.model.paths.search import BUDGET_S
 from gridstat.model.qos import PATH_ROUTERS_MAX
+from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gridstat.broker.capacity.resources import Resources
+    from gridstat.model.paths import PathGraph
 
 CACHED_MAX: Final = 65_536
-SEARCH_BUDGET_S: Final = 0.1
-SEARCHES_PER_REQUEST: Final = 3
+SEARCH_BUDGET_S: Final = BUDGET_S
+SEARCHES_PER_REQUEST: Final = 2
 """Search budgets of one request; a refused one may search a dozen times, few of them for long."""
+SEARCHES_PER_TURN: Final = 2
+"""Search budgets of all contracts that one turn of the broker decides; others wait meanwhile."""
 _NONE_FAVOURED: Final[frozenset[int]] = frozenset()
 REUSE_COST: Final = 1
 """Cost of a channel that carries the variable already: low, but a shorter path is better."""
 
 
 class PathQuery(Struct, frozen=True):
-    """Parameters of a path search; `bounds_us` are latency bounds without the end-points."""
+    """Parameters of a path search; `bounds_us` are latency bounds without the end-points.
+
+    Gates are those of a segment whose every gate has one path.
+    """
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
@@ -36,6 +54,10 @@ class PathQuery(Struct, frozen=True):
     excluded_channels: frozenset[int]
     excluded_routers: frozenset[str]
     favoured_channels: frozenset[int]
+    entries: Gates = ()
+    exits: Gates = ()
+    single_routers: frozenset[str] = frozenset()
+    """Routers with room for one of the paths, and not for two."""
 
 
 class PathCache:
@@ -46,44 +68,86 @@ class PathCache:
         self._clock = clock
         self._budget_s = budget_s
         self._version = resources.topology_version
+        self._gate_graphs = GateGraphs(resources)
         self._cached: dict[PathQuery, Found | NotFound] = {}
-        self._ends_at_s = clock() + SEARCHES_PER_REQUEST * budget_s
+        self._refused: dict[PathQuery, NotFound] = {}
+        """Refusals that hold for the latencies of one graph."""
+        self._refused_by: PathGraph | None = None
+        self._turn: Budget | None = None
+        self._budget = Budget(clock, SEARCHES_PER_REQUEST * budget_s)
 
     def begin(self) -> None:
-        """Start the time budget that all searches of one request share."""
-        self._ends_at_s = self._clock() + SEARCHES_PER_REQUEST * self._budget_s
+        """Start the budget that all searches of one request share."""
+        seconds = SEARCHES_PER_REQUEST * self._budget_s
+        if self._turn is None:
+            self._budget = Budget(self._clock, seconds)
+        else:
+            self._budget = self._turn.at_most(seconds)
+
+    def begin_turn(self) -> None:
+        """Start a budget that several requests share, until `end_turn`."""
+        self._turn = Budget(self._clock, SEARCHES_PER_TURN * self._budget_s)
+
+    def end_turn(self) -> int:
+        """Return the nanoseconds that searches took since `begin_turn`, by their steps."""
+        turn, self._turn = self._turn, None
+        return 0 if turn is None else turn.steps * NS_PER_S // STEPS_PER_S_MAX
 
     def find(self, query: PathQuery, *, is_fresh: bool = False) -> Found | NotFound:
         """Return cached paths or search anew; `is_fresh` searches with present latencies."""
         if self._version != self._resources.topology_version or len(self._cached) >= CACHED_MAX:
             self._cached.clear()
             self._version = self._resources.topology_version
+        graph = self._resources.graph(is_fresh=is_fresh)
+        if self._refused_by is not graph or len(self._refused) >= CACHED_MAX:
+            self._refused.clear()
+            self._refused_by = graph
+        if query in self._refused:
+            return self._refused[query]
         known = None if is_fresh else self._cached_answer(query)
         if known is not None:
             return known
-        answer = self._search(query, is_fresh=is_fresh)
+        has_time = self._budget.left_s() >= self._budget_s
+        answer = self._search(graph, query, is_fresh=is_fresh)
         if _longest_path_routers(answer) > PATH_ROUTERS_MAX and query.favoured_channels:
             # Channels that carry the variable already are nearly free, and may form a long detour.
             plain = structs.replace(query, favoured_channels=_NONE_FAVOURED)
-            answer = self._search(plain, is_fresh=is_fresh)
+            answer = self._search(graph, plain, is_fresh=is_fresh)
         routers = _longest_path_routers(answer)
         if routers > PATH_ROUTERS_MAX:
             return NotFound("length", routers=routers)
         if _is_lasting(answer):
             self._cached[query] = answer
+        elif isinstance(answer, NotFound) and (answer.reason != "budget" or has_time):
+            self._refused[query] = answer
         return answer
 
-    def _search(self, query: PathQuery, *, is_fresh: bool) -> Found | NotFound:
+    def _search(self, graph: PathGraph, query: PathQuery, *, is_fresh: bool) -> Found | NotFound:
+        found = self._search_in(graph, query.sources, query.targets, query)
+        entries, exits = query.entries, query.exits
+        if not (entries or exits) or is_exact(entries, exits, found):
+            return found
+        graph = self._gate_graphs.graph(entries, exits, is_fresh=is_fresh)
+        sources = tuple(entry_name(number) for _, number in entries) or query.sources
+        targets = tuple(exit_name(number) for _, number in exits) or query.targets
+        found = self._search_in(graph, sources, targets, query)
+        return without_gates(entries, exits, found) if isinstance(found, Found) else found
+
+    def _search_in(
+        self, graph: PathGraph, sources: Sequence[str], targets: Sequence[str], query: PathQuery
+    ) -> Found | NotFound:
         return disjoint_paths(
-            self._resources.graph(is_fresh=is_fresh),
-            query.sources,
-            query.targets,
+            graph,
+            sources,
+            targets,
             query.bounds_us,
             excluded_channels=query.excluded_channels,
             excluded_routers=query.excluded_routers,
+            single_routers=query.single_routers,
             cheap_channels=dict.fromkeys(query.favoured_channels, REUSE_COST),
-            budget_s=max(0.0, min(self._budget_s, self._ends_at_s - self._clock())),
+            budget_s=min(self._budget_s, self._budget.left_s()),
             clock=self._clock,
+            whole=self._budget,
         )
 
     def _cached_answer(self, query: PathQuery) -> Found | NotFound | None:
@@ -99,6 +163,9 @@ class PathCache:
                 query.excluded_channels,
                 query.excluded_routers,
                 _NONE_FAVOURED,
+                query.entries,
+                query.exits,
+                query.single_routers,
             )
         )
         if isinstance(plain, Found) and self._adds_least(plain, query):

@@ -7,6 +7,7 @@ is the usual case, is therefore searched once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ from msgspec import Struct, field, structs
 
 from gridstat.broker.capacity.admission import (
     CAPACITY_LIMITS,
+    LATENCY_LIMITS,
     Limit,
     Obstacle,
     back_pressure,
@@ -26,6 +28,7 @@ from gridstat.broker.capacity.admission import (
 from gridstat.broker.capacity.allocation import (
     AllocatedPath,
     AllocationRequest,
+    Gates,
     everys,
     latency_us_max,
     paths_wanted,
@@ -33,17 +36,21 @@ from gridstat.broker.capacity.allocation import (
 from gridstat.broker.capacity.identity_shares import Replaced
 from gridstat.broker.capacity.negotiation import Quality
 from gridstat.broker.capacity.path_cache import PathCache, PathQuery
+from gridstat.broker.capacity.path_skew import promised_us
 from gridstat.broker.capacity.resources import Claim, LoadChange
 from gridstat.broker.interning import same
 from gridstat.model.paths import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from gridstat.broker.capacity.identity_shares import IdentityShares
     from gridstat.broker.capacity.resources import Resources
     from gridstat.model.paths import Found, FoundPath
 
+_BY_LATENCY: Final = frozenset({"latency", "budget"})
+"""Reasons of a search that may differ with the present latencies."""
 ATTEMPTS_MAX: Final = 10
 """Limit of attempts; each after the first excludes one more element, or wants a faster path."""
 _TRIAL_MARGIN: Final = 0.999
@@ -55,6 +62,7 @@ class Trial(Struct, frozen=True):
 
     `back_pressured` maps the back-pressured channels of the changed contract to what they carried.
     `replaced` is the contract whose place this one takes, for the shares of its identities.
+    `staying` paths of the contract are kept beside the planned one.
     """
 
     request: AllocationRequest
@@ -64,6 +72,17 @@ class Trial(Struct, frozen=True):
     back_pressured: Mapping[int, Fraction] = field(default_factory=dict)
     replaced: Replaced | None = None
     ignoring: frozenset[Limit] = frozenset()
+    staying: int = 0
+
+    def bounds_us(self, quality: Quality) -> tuple[int, ...]:
+        """Return the latency that each path may have at this quality."""
+        variable = self.request.variable
+        return tuple(
+            [
+                promised_us(variable, quality, index, beside=self.staying)
+                for index in range(paths_wanted(quality))
+            ]
+        )
 
 
 class Plan(Struct, frozen=True):
@@ -95,48 +114,60 @@ class Planner:
         """Start the time budget of one request: a few times that of one search."""
         self._path_cache.begin()
 
+    def begin_turn(self) -> None:
+        """Start a budget that several requests share, until `end_turn`."""
+        self._path_cache.begin_turn()
+
+    def end_turn(self) -> int:
+        """Return the nanoseconds that searches took since `begin_turn`, by their steps."""
+        return self._path_cache.end_turn()
+
     def plan(self, trial: Trial, quality: Quality) -> Plan | Obstacle:
         """Return a plan at this quality, or the obstacle that prevents it."""
+        entries, exits = _gates_of(trial.request, quality)
         query = PathQuery(
             sources=trial.request.sources,
             targets=trial.request.targets,
-            bounds_us=path_bounds_us(quality, self._resources.ends_us + trial.request.delay_us),
+            bounds_us=path_bounds_us(
+                trial.bounds_us(quality), self._resources.ends_us + trial.request.delay_us
+            ),
             excluded_channels=trial.excluded_channels,
             excluded_routers=trial.excluded_routers,
             favoured_channels=trial.favoured_channels
             | self._resources.serving_channels(
                 trial.request.variable.variable_id, everys(quality, 0)
             ),
+            entries=entries,
+            exits=exits,
         )
         met: list[Obstacle] = []
         is_fresh = False
         for _ in range(ATTEMPTS_MAX):
             found = self._path_cache.find(query, is_fresh=is_fresh)
             if isinstance(found, NotFound):
-                if found.reason == "latency" and not is_fresh and self._resources.is_graph_old:
+                if found.reason in _BY_LATENCY and not is_fresh and self._resources.is_graph_old:
                     is_fresh = True
                     continue
-                return met[0] if met else self._not_found(trial.request, quality, found)
+                return met[0] if met else self._not_found(trial, quality, found)
             plan = self._claim(trial, quality, found)
             broken = self._broken_limits(trial, plan)
             if not broken:
                 return plan
             self.undo(plan)
-            if not is_fresh and any(one.limit is Limit.LATENCY for one in broken):
+            if not is_fresh and any(one.limit in LATENCY_LIMITS for one in broken):
                 is_fresh = True  # The latencies of a cached result may be outdated.
                 continue
+            tried = query
             if not met:
                 query = self._excluding_full(query, trial, quality)
                 met = broken
-            query = _excluding(query, broken)
+            query = _excluding(query, broken, _crossed_often(plan) - tried.single_routers)
         return met[0]
 
-    def _not_found(
-        self, request: AllocationRequest, quality: Quality, answer: NotFound
-    ) -> Obstacle:
-        allowed_us = [latency_us_max(quality, index) for index in range(paths_wanted(quality))]
-        ends_us = self._resources.ends_us + request.delay_us
-        return not_found(answer, allowed_us, ends_us, request)
+    def _not_found(self, trial: Trial, quality: Quality, answer: NotFound) -> Obstacle:
+        wanted_us = [latency_us_max(quality, index) for index in range(paths_wanted(quality))]
+        ends_us = self._resources.ends_us + trial.request.delay_us
+        return not_found(answer, trial.bounds_us(quality), ends_us, trial.request, wanted_us)
 
     def undo(self, plan: Plan) -> None:
         self._resources.give_back(plan.claims)
@@ -180,6 +211,22 @@ class Planner:
         self.undo(plan)
         return [obstacle for obstacle in broken if obstacle.limit is limit]
 
+    def ideal(
+        self, trial: Trial, qualities: Iterable[Quality]
+    ) -> tuple[Plan, list[Obstacle]] | None:
+        """Return the best plan if all loads could be moved away, and what it breaks as they are.
+
+        No claim is kept. Return None if no quality has a plan in this topology.
+        """
+        bare = structs.replace(trial, ignoring=trial.ignoring | {Limit.CHANNEL, Limit.ROUTER})
+        for quality in qualities:
+            plan = self.plan(bare, quality)
+            if isinstance(plan, Plan):
+                broken = self._broken_limits(trial, plan)
+                self.undo(plan)
+                return plan, broken
+        return None
+
     def obstacle(self, trial: Trial, quality: Quality) -> Obstacle | None:
         """Return the obstacle that prevents this quality, if any; no claim is kept."""
         plan = self.plan(trial, quality)
@@ -214,10 +261,14 @@ class Planner:
             ignoring=trial.ignoring,
             back_pressured=trial.back_pressured,
         )
-        for index, path in enumerate(plan.paths):
-            missing_us = path.latency_us - latency_us_max(plan.quality, index)
+        for index, (path, bound_us) in enumerate(
+            zip(plan.paths, trial.bounds_us(plan.quality), strict=True)
+        ):
+            missing_us = path.latency_us - bound_us
             if missing_us > 0:
-                broken.append(too_slow(self._resources, path, missing_us))
+                is_asked = path.latency_us > latency_us_max(plan.quality, index)
+                skewed = None if is_asked else trial.request.variable
+                broken.append(too_slow(self._resources, path, missing_us, skewed))
         if Limit.SHARE not in trial.ignoring:
             broken += self._shares.obstacles(
                 trial.request, plan.quality, plan.paths, trial.replaced
@@ -225,14 +276,26 @@ class Planner:
         return broken
 
     def _excluding_full(self, query: PathQuery, trial: Trial, quality: Quality) -> PathQuery:
-        """Exclude the channels that are too full even for the path that serves fewest modes."""
+        """Exclude the channels that are too full even for the path that serves fewest modes.
+
+        Of routers that two such paths would overload, no more than one may be crossed.
+        """
         wanted = everys(quality, paths_wanted(quality) - 1)
         full = {
             number
             for number in self._resources.channels
             if number not in query.excluded_channels and self._is_full(trial, number, wanted)
         }
-        return structs.replace(query, excluded_channels=query.excluded_channels | full)
+        single = frozenset(
+            name
+            for name in self._resources.routers
+            if paths_wanted(quality) > 1 and self._is_single(trial, name, wanted)
+        )
+        return structs.replace(
+            query,
+            excluded_channels=query.excluded_channels | full,
+            single_routers=query.single_routers | single,
+        )
 
     def _is_full(self, trial: Trial, number: int, wanted: Mapping[int, int]) -> bool:
         hop = self._resources.channel(number)
@@ -258,6 +321,33 @@ class Planner:
         hop.remove(trial.request.variable.variable_id, wanted)
         return is_full
 
+    def _is_single(self, trial: Trial, name: str, wanted: Mapping[int, int]) -> bool:
+        """Return whether a router is surely overloaded if two of the paths cross it.
+
+        A path of which it is an edge uses one of its channels, another one enters and leaves it.
+        """
+        account, request = self._resources.router(name), trial.request
+        cost = self._resources.stream_cost(request.variable)
+        most = 4 * len(wanted) * float(cost.price.event_rate)
+        limit = _TRIAL_MARGIN * account.router.events_per_s_max
+        if Limit.ROUTER in trial.ignoring or cost.is_replay:
+            return False
+        if account.events.upper_bound() + most <= limit:
+            return False
+        number = request.variable.variable_id
+        # Channels that carry the variable already come first: they cost nothing more.
+        hops = sorted(self._resources.channels_at(name), key=lambda hop: number not in hop.streams)
+        into = [hop for hop in hops if hop.routers[-1] is account]
+        onward = [hop for hop in hops if hop.routers[0] is account]
+        used = into[:2] * (name not in request.sources) + onward[:2] * (name not in request.targets)
+        added = [hop for hop in used if number not in hop.streams]
+        for hop in added:
+            hop.add(cost, wanted)
+        is_single = account.is_overloaded
+        for hop in added:
+            hop.remove(number, wanted)
+        return is_single
+
 
 def claims_of(
     request: AllocationRequest, quality: Quality, paths: Sequence[FoundPath | AllocatedPath]
@@ -280,22 +370,41 @@ def claim_of(
     )
 
 
-def path_bounds_us(quality: Quality, ends_us: int) -> tuple[int, ...]:
+def _gates_of(request: AllocationRequest, quality: Quality) -> tuple[Gates, Gates]:
+    """Return the gates of a segment; none where a single path of several is sought."""
+    count = paths_wanted(quality)
+    if any(gates and len(gates) != count for gates in (request.entries, request.exits)):
+        return (), ()
+    return request.entries, request.exits
+
+
+def path_bounds_us(allowed_us: Sequence[int], ends_us: int) -> tuple[int, ...]:
     """Return the latency bound of each path without its ends; later paths serve fewer modes."""
-    return tuple(
-        [max(0, latency_us_max(quality, index) - ends_us) for index in range(paths_wanted(quality))]
-    )
+    return tuple([max(0, bound_us - ends_us) for bound_us in allowed_us])
 
 
-def _excluding(query: PathQuery, broken: Sequence[Obstacle]) -> PathQuery:
-    """Return the search without the elements that broke a limit, and with tighter latencies."""
-    elements = {obstacle.element for obstacle in broken if obstacle.limit is not Limit.LATENCY}
-    slow_us = max((one.missing for one in broken if one.limit is Limit.LATENCY), default=0)
+def _crossed_often(plan: Plan) -> frozenset[str]:
+    """Return the routers that several of the paths cross."""
+    crossed = Counter(name for path in plan.paths for name in path.routers)
+    return frozenset(name for name, count in crossed.items() if count > 1)
+
+
+def _excluding(
+    query: PathQuery, broken: Sequence[Obstacle], divisible: AbstractSet[str]
+) -> PathQuery:
+    """Return the search without the elements that broke a limit, and with tighter latencies.
+
+    Of the `divisible` routers, which several paths crossed, one path at most may cross each.
+    """
+    elements = {obstacle.element for obstacle in broken if obstacle.limit not in LATENCY_LIMITS}
+    slow_us = max((one.missing for one in broken if one.limit in LATENCY_LIMITS), default=0)
+    routers = {element for element in elements if isinstance(element, str)}
+    single = routers & divisible
     return structs.replace(
         query,
         bounds_us=tuple(max(0, bound_us - slow_us) for bound_us in query.bounds_us),
         excluded_channels=query.excluded_channels
         | {element for element in elements if isinstance(element, int)},
-        excluded_routers=query.excluded_routers
-        | {element for element in elements if isinstance(element, str)},
+        excluded_routers=query.excluded_routers | (routers - single),
+        single_routers=query.single_routers | single,
     )

@@ -173,6 +173,10 @@ class Resources:
         except KeyError:
             raise NoSuchChannel(f"there is no channel {from_router}→{to_router}") from None
 
+    def channels_at(self, name: str) -> list[HopAccount]:
+        """Return the channels to and from a router, in the order of their numbers."""
+        return [self._channels[number] for number in sorted(self._channels_at[name])]
+
     def ends_at(self, channel_id: int, names: Collection[str]) -> bool:
         """Return whether a channel ends at one of these routers."""
         return self._channels[channel_id].routers[-1].router.name in names
@@ -188,6 +192,10 @@ class Resources:
             return self._channels[channel_id]
         except KeyError:
             raise NoSuchChannel(f"there is no channel {channel_id}") from None
+
+    def delivery(self, router: str, subscriber: str) -> HopAccount | None:
+        """Return the last hop from an edge to a subscriber, if any contract uses it."""
+        return self._deliveries.get((router, subscriber))
 
     @property
     def routers(self) -> Mapping[str, RouterAccount]:

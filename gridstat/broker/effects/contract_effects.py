@@ -124,13 +124,13 @@ class ContractEffects:
         found.retire(record.generation, done, with_held=True)
 
     def _move(self, operation: Moved, done: Applied) -> None:
-        self._replace(operation.subscription, done, is_held=operation.with_publication)
+        self._replace(operation, done)
         if not (operation.with_publication or operation.until_retired):
             self._retire(operation.subscription, done)
 
-    def _replace(self, record: Subscribed, done: Applied, *, is_held: bool) -> None:
+    def _replace(self, operation: Moved, done: Applied) -> None:
         """Add a new generation beside the old one, which retires once the new one is up."""
-        registry = self._registry
+        registry, record = self._registry, operation.subscription
         unplaced = registry.unplaced.pop(record.subscription_id, None)
         if unplaced is not None:
             done.undo.append(
@@ -153,7 +153,11 @@ class ContractEffects:
         new_variable = self._variable_of(record)
         assert new_variable is not None, "a live contract has a variable"
         old_orders, new_orders = self._orders(old), self._orders(record)
-        self._reservations.move(allocation_of(record, new_variable), record.generation)
+        self._reservations.move(
+            allocation_of(record, new_variable),
+            record.generation,
+            is_in_place=operation.in_place,
+        )
         registry.replace_record(found, record, new_variable)
         retiring = Retiring(
             record.generation,
@@ -163,8 +167,9 @@ class ContractEffects:
                     self._reservations.release_retired, record.subscription_id, record.generation
                 ),
             ),
-            is_held,
+            operation.with_publication,
             old,
+            operation.in_place,
         )
         found.retiring.append(retiring)
         done.undo += [

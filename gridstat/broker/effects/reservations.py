@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from gridstat.broker.capacity.allocation import (
         AllocatedPath,
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Refusal,
     )
     from gridstat.broker.capacity.allocator import Allocator
+    from gridstat.broker.capacity.band_planning import Room
     from gridstat.broker.capacity.identity_shares import IdentityShares
     from gridstat.broker.capacity.resources import Claim, LoadChange, Resources
     from gridstat.model.cloud import EventChannel, Router
@@ -74,6 +75,14 @@ class Reservations:
 
     # Contracts.
 
+    def begin_turn(self) -> None:
+        """Bound the time of all path searches until `end_turn`, of however many contracts."""
+        self.allocator.begin_turn()
+
+    def end_turn(self) -> int:
+        """Return how many nanoseconds the path searches took since `begin_turn`."""
+        return self.allocator.end_turn()
+
     def allocate(
         self, request: AllocationRequest, *, replaces: int = 0, is_kept: bool = False
     ) -> Allocation | Refusal:
@@ -81,6 +90,11 @@ class Reservations:
 
     def change(self, request: AllocationRequest, *, is_kept: bool = False) -> Allocation | Refusal:
         return self.allocator.change(request, is_kept=is_kept)
+
+    def make_room(
+        self, request: AllocationRequest, may_lower: Callable[[int], bool]
+    ) -> Room | None:
+        return self.allocator.make_room(request, may_lower)
 
     @property
     def shares(self) -> IdentityShares:
@@ -113,10 +127,11 @@ class Reservations:
         if not self.holds(contract.subscription_id):
             self.allocator.restore(contract)
 
-    def move(self, contract: Allocation, generation: int) -> None:
+    def move(self, contract: Allocation, generation: int, *, is_in_place: bool = False) -> None:
         """Hold this contract instead of the previous one, unless a decision has done so.
 
-        The claims of the previous paths are charged until this generation is retired.
+        The claims of the previous paths are charged until this generation is retired, unless the
+        rate was changed in place.
         """
         held = self.allocator.contracts.get(contract.subscription_id)
         if (
@@ -125,7 +140,7 @@ class Reservations:
             or held.granted != contract.granted
             or held.request.variable != contract.request.variable
         ):
-            self.allocator.supersede(contract)
+            self.allocator.supersede(contract, is_in_place=is_in_place)
         self.allocator.retiring.assign(contract.subscription_id, generation)
 
     def revert_change(self, contract: Allocation, generation: int) -> None:

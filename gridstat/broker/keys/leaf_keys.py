@@ -12,13 +12,14 @@ are moved away, and the survey says why.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.records.operations import ChannelAdded, ChannelRemoved
 from gridstat.broker.records.parent_operations import BorderOpened
-from gridstat.model.channel_security import SEALED_VERSION
+from gridstat.model.channel_security import NONE, SEALED_VERSION
 from gridstat.model.keys.seed_giver import End, GiveSeed, SeedGiver
 from gridstat.net.command.router_messages import ReportRouter, SeedAccepted, seed_message
 from gridstat.net.command.tree_messages import BorderSeed, BorderSeedAccepted, BorderSeedWanted
@@ -233,10 +234,17 @@ class LeafKeys:
     def _survey(self) -> Facts:
         registry = self._context.registry
         plain = [each.label for each in registry.channels.values() if not each.is_sealed]
+        plain_ends = Counter(
+            edge
+            for endpoint in registry.endpoints.values()
+            for edge, attachment in endpoint.attachments.items()
+            if attachment.security == NONE
+        )
         return {
             "keys": {
                 "sealed_channels": len(self._giver),
                 "plain_channels": sorted(plain),
+                "plain_end_points": dict(sorted(plain_ends.items())),
                 "seeds_given": self._giver.seeds_given,
                 "overdue": sorted(registry.channels[each].label for each in self._overdue),
                 "closed": [self._closed[each] for each in sorted(self._closed)],

@@ -13,6 +13,7 @@ from gridstat.broker.capacity.explanation import (
     router_facts,
     variable_channel_facts,
 )
+from gridstat.broker.capacity.negotiation import band_of
 from gridstat.broker.operators.inter_cloud_survey import (
     asked_explained,
     asked_facts,
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gridstat.broker.context import BrokerContext
+    from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.records.parent_state import AskedContract
     from gridstat.broker.records.registry import EndPoint, Publication, Subscription
     from gridstat.broker.routers.router_health import RouterHealth
     from gridstat.broker.routers.router_sessions import RouterSessions
     from gridstat.broker.tables.channel_plan import ChannelPlan
+    from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry
     from gridstat.net.command.router_messages import ReportCounters
 
@@ -159,9 +162,25 @@ class Surveyor:
         facts["state"] = self._state(found)
         facts["detection_ms"] = self._context.detection.on_paths(found.record.paths)
         facts["plain"] = self._plain_hops(found)
+        facts["band"] = band_facts(found.record, found.variable)
+        facts |= self._lowering_facts(found.record)
         if found.record.contract:
             facts["segment"] = segment_facts(found.record)
         return facts | _with_ledger(found.ledger)
+
+    def _lowering_facts(self, record: Subscribed) -> Facts:
+        """Return for whom a contract was lowered, and which ones were lowered for it."""
+        live, number = self._context.registry.subscriptions, record.subscription_id
+        cause = live.get(record.lowered_for)
+        lowered = [each.record for each in live.values() if each.record.lowered_for == number]
+        return {
+            "lowered_for": None
+            if not record.lowered_for
+            else {"subscription_id": record.lowered_for}
+            if cause is None
+            else _named(cause.record),
+            "lowered": [_named(each) for each in lowered[:LISTED_MAX]],
+        }
 
     def _asked_explained(self, found: AskedContract) -> Facts:
         facts = asked_explained(self._context.registry, found, self._context.detection)
@@ -299,6 +318,27 @@ class Surveyor:
             "state": self._state(found),
             **_with_ledger(found.ledger),
         }
+
+
+def band_facts(record: Subscribed, variable: StatusVariable) -> dict[int, list[int]]:
+    """Return the desired divisor and the worst acceptable one of each mode that has a band."""
+    band = band_of(record.qos, variable.period)
+    return {
+        mode: [qos.every, band.worst[mode].every]
+        for mode, qos in sorted(band.desired.items())
+        if band.worst[mode].every > qos.every
+    }
+
+
+def _named(record: Subscribed) -> Facts:
+    """Return what identifies a contract for people."""
+    return {
+        "subscription_id": record.subscription_id,
+        "name": record.name,
+        "subscriber": record.subscriber,
+        "priority": min(qos.priority for qos in record.granted.values()),
+        "every": min(qos.every for qos in record.granted.values()),
+    }
 
 
 def _with_ledger(ledger: LedgerEntry | None) -> Facts:

@@ -145,6 +145,7 @@ class Subscribed(Durable, frozen=True):
     segment is not on the routers yet. `foreign` is the variable, if it comes from another cloud.
     `reader` is the end-point of another cloud that a segment is for, as far as it was told.
     `charged_to` are the identities whose shares it uses; empty: the subscriber's alone.
+    `lowered_for` is the contract for which the broker last lowered its rate, until it is raised.
     """
 
     subscription_id: int
@@ -170,19 +171,22 @@ class Subscribed(Durable, frozen=True):
     foreign: StatusVariable | None = None
     reader: str = ""
     charged_to: tuple[str, ...] = ()
+    lowered_for: int = 0
 
 
 class Moved(Durable, frozen=True):
     """A contract has another quality, other paths, or another identifier of its variable.
 
     With `until_retired` the replaced paths are carried until `Retired`; with `with_publication`
-    until the change of the publication is complete. Journals of schema 1 hold no `Retired`: a
-    replay tears down the replaced paths with the move.
+    until the change of the publication is complete. With `in_place` the paths are the same and the
+    broker has lowered or raised the rate: the replaced paths are not charged. Journals of schema 1
+    hold no `Retired`: a replay tears down the replaced paths with the move.
     """
 
     subscription: Subscribed
     with_publication: bool = False
     until_retired: bool = False
+    in_place: bool = False
 
 
 class Retired(Durable, frozen=True):

@@ -17,7 +17,7 @@ from gridstat.broker.records.parent_state import ParentState
 from gridstat.model.channel_security import HOP, NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from gridstat.broker.records.operation import Applied, Step
     from gridstat.broker.records.operations import PatternHeld, RouterReported, Subscribed
@@ -133,12 +133,14 @@ class Retiring:
     """Steps that tear down the paths that the given generation of a contract replaced.
 
     With `is_held` the steps wait for a change of the publication, which still needs the old paths.
+    With `is_in_place` the old paths are not charged.
     """
 
     generation: int
     steps: tuple[Step, ...]
     is_held: bool
     replaced: Subscribed
+    is_in_place: bool = False
 
 
 @dataclass(slots=True)
@@ -321,7 +323,7 @@ class Registry:
             for variable_id in self.name_tree.matching(pattern, after=after)
         )
 
-    def matching_any(self, patterns: list[str], *, after: str = "") -> Iterator[Publication]:
+    def matching_any(self, patterns: Sequence[str], *, after: str = "") -> Iterator[Publication]:
         """Return the publications that match one pattern or more, each once, in name order."""
         last = None
         found = (self.matching(pattern, after=after) for pattern in patterns)

@@ -111,7 +111,12 @@ def _moves(subscription: Subscription) -> Iterator[Operation]:
     yield records[0]
     for retiring, record in zip(subscription.retiring, records[1:], strict=True):
         is_held = retiring.is_held
-        yield Moved(subscription=record, with_publication=is_held, until_retired=not is_held)
+        yield Moved(
+            subscription=record,
+            with_publication=is_held,
+            until_retired=not is_held,
+            in_place=retiring.is_in_place,
+        )
 
 
 def _change(registry: Registry, publication: Publication) -> Iterator[Operation]:

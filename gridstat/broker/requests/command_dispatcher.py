@@ -135,6 +135,7 @@ class CommandDispatcher:
                 "waiting": queue.count,
                 "delayed": queue.delayed,
                 "refused": queue.refused,
+                "search_ms": round(queue.search_times.total_ns / 1e6, 3),
             }
         }
 
@@ -166,6 +167,7 @@ class CommandDispatcher:
             self._run(rest.request, rest.work)
 
     def _run(self, request: Request, work: Callable[[], None]) -> None:
+        self._context.reservations.begin_turn()
         try:
             work()
         except GridStatError as error:
@@ -176,3 +178,5 @@ class CommandDispatcher:
             hint = "report this to the operator of the broker: its log has request_failed"
             failed = Refused("the broker failed over this request", hint=hint)
             self._requests.refuse(request, failed)
+        took_ns = self._context.reservations.end_turn()
+        self.queue.searched(request.endpoint, took_ns, self._context.now_ns)

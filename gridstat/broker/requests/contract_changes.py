@@ -47,8 +47,9 @@ from gridstat.net.command.endpoint_messages import DoneOutcome
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gridstat.broker.capacity.allocation import Allocation
     from gridstat.broker.context import BrokerContext
-    from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import EndPoint, Subscription
     from gridstat.broker.requests.request import Request
     from gridstat.broker.requests.request_intake import RequestIntake
@@ -67,6 +68,14 @@ class ChangesElsewhere(Protocol):
     def change(self, request: Request, command: ChangeSubscription) -> None: ...
 
 
+class ChangeAllocator(Protocol):
+    """Changer of reservations that lowers other contracts if it must (`banded_contracts.py`)."""
+
+    def change(
+        self, request: AllocationRequest, applied: Applied, operations: list[Operation]
+    ) -> Allocation | Refusal: ...
+
+
 class ContractChanges:
     """A contract is changed or ended only by its subscriber.
 
@@ -79,11 +88,13 @@ class ContractChanges:
         requests: RequestIntake,
         moves: PathMoves,
         elsewhere: ChangesElsewhere,
+        room: ChangeAllocator,
     ) -> None:
         self._context = context
         self._requests = requests
         self._moves = moves
         self._elsewhere = elsewhere
+        self._room = room
         self._waiting: dict[int, deque[tuple[Request, ChangeSubscription]]] = {}
 
     def unsubscribe(self, request: Request, command: Unsubscribe) -> None:
@@ -190,12 +201,13 @@ class ContractChanges:
                 found.variable, (each.every for each in old.granted.values())
             ),
         )
-        allocated = self._context.reservations.change(self._request(found, command))
+        applied = Applied()
+        operations: list[Operation] = []
+        allocated = self._room.change(self._request(found, command), applied, operations)
         if isinstance(allocated, Refusal):
             self._requests.answer(request, (refused(allocated),))
             return False
-        new = renewed(old, allocated)
-        applied = Applied()
+        new = structs.replace(renewed(old, allocated), lowered_for=0)
         moved = Moved(subscription=new, until_retired=True)
         self._context.effects.apply(moved, applied)
         if len(terms_of(new.granted, 0)) > TERMS_MAX:
@@ -212,7 +224,7 @@ class ContractChanges:
         self._context.effects.apply(answered, applied)
         self._context.commit_applied(
             applied,
-            [moved, answered],
+            [*operations, moved, answered],
             partial(self._change_written, request, old, new, outcome),
             partial(self._change_failed, request, command.subscription_id),
         )

@@ -28,6 +28,7 @@ from gridstat.broker.requests.endpoint_presence import AWAY_TIMER, GRACE_TIMER
 from gridstat.broker.requests.outcomes import encode_outcomes
 from gridstat.broker.requests.request_checks import check_room
 from gridstat.broker.routers.receiver_addresses import check_receiver
+from gridstat.model.channel_security import HOP, SEALED_VERSION
 from gridstat.model.cloud import RouterRole
 from gridstat.model.errors import (
     EndPointExists,
@@ -245,7 +246,15 @@ class EndPointAttachments:
 
     def _check_security(self, name: str, edge: str, security: str) -> None:
         """Raise unless the edge seals the channels of its end-points exactly if this one does."""
-        wanted = self._context.registry.reports[edge].endpoint_security
+        report = self._context.registry.reports[edge]
+        wanted = report.endpoint_security
+        if wanted == HOP and SEALED_VERSION not in report.datagram_versions:
+            raise SecurityNotSatisfiable(
+                f'edge router {edge} has endpoint_security = "hop" and cannot seal datagrams, so '
+                "that no end-point can attach to it",
+                hint=f"install libcrypto of OpenSSL on its machine and allow versions_max = "
+                f'{SEALED_VERSION} in its file, or write endpoint_security = "none" there',
+            )
         if security != wanted:
             raise SecurityNotSatisfiable(
                 f'{name} attaches with security "{security}", and edge router {edge} has '

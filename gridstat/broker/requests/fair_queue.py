@@ -15,6 +15,9 @@ the queue of its end-point:
   counts as several. So the time of a request depends on how many end-points wait, and not on how
   many requests one of them has sent.
 - An end-point without tokens for its commands a second leaves the round until it has one.
+- `searched` charges what the path searches of a request took to its end-point. Most take less than
+  `SEARCH_FREE_NS`. One that has used more than `SEARCH_BURST_NS` leaves the round, also with its
+  slices, until its part of the broker's time, one in `SEARCH_PARTS`, has made up for it.
 
 The broker serves a few requests, then reads what has arrived meanwhile, and serves on by a timer.
 After a restart the queues are empty, and end-points repeat their requests.
@@ -56,6 +59,12 @@ AT_ONCE: Final = 8
 """Units of work that are served without queueing, after a pause."""
 IN_A_TURN: Final = 2
 """Units of work from the queues after which the broker reads what has arrived meanwhile."""
+SEARCH_FREE_NS: Final = 1_000_000
+"""Search time of one request that is not charged: most need no more."""
+SEARCH_PARTS: Final = 20
+"""Parts of the broker's time of which one identity may use one for searches beyond that."""
+SEARCH_BURST_NS: Final = 200_000_000
+"""Search time of an identity that may be used at once after a pause."""
 BUSY_NS: Final = 1_000_000
 """Time in which one more unit may be served at once, without queueing."""
 KNOWN_MAX: Final = 65_536
@@ -102,6 +111,29 @@ class TokenBuckets:
             self._full_ns.popitem(last=False)
 
 
+class SearchTimes:
+    """Search time of each identity, as the time at which it has all of it again."""
+
+    def __init__(self) -> None:
+        self._full_ns: OrderedDict[str, int] = OrderedDict()
+        self.total_ns = 0
+
+    def ready_ns(self, who: str, now_ns: int) -> int:
+        """Return when the identity has search time left."""
+        full_ns = self._full_ns.get(who, now_ns)
+        return max(now_ns, full_ns - SEARCH_PARTS * SEARCH_BURST_NS)
+
+    def use(self, who: str, took_ns: int, now_ns: int) -> None:
+        self.total_ns += took_ns
+        charged_ns = took_ns - SEARCH_FREE_NS
+        if charged_ns <= 0:
+            return
+        full_ns = max(self._full_ns.pop(who, now_ns), now_ns)
+        self._full_ns[who] = full_ns + SEARCH_PARTS * charged_ns
+        while len(self._full_ns) > KNOWN_MAX:
+            self._full_ns.popitem(last=False)
+
+
 class FairQueue:
     """Requests that wait, in order for each end-point; `_round` lists those that may be served.
 
@@ -111,6 +143,7 @@ class FairQueue:
     def __init__(self, quota_of: Callable[[str], Quota]) -> None:
         self._buckets = TokenBuckets(quota_of)
         self._quota_of = quota_of
+        self.search_times = SearchTimes()
         self._lines: dict[str, _Line] = {}
         self._round: OrderedDict[str, None] = OrderedDict()
         self._delayed: list[tuple[int, str]] = []
@@ -127,26 +160,30 @@ class FairQueue:
     def is_free(self, who: str, now_ns: int) -> bool:
         """Return whether a request of an end-point may be served at once."""
         is_idle = self._idle_from_ns <= now_ns + AT_ONCE * BUSY_NS
-        return not self.count and is_idle and self._buckets.ready_ns(who, now_ns) <= now_ns
+        return not self.count and is_idle and self._ready_ns(who, now_ns) <= now_ns
 
     def served(self, forward: Forward, now_ns: int) -> None:
         """Note that a request is served, at once or from the queue."""
         self._buckets.use(forward.endpoint, tokens_of(forward), now_ns)
         self._idle_from_ns = max(self._idle_from_ns, now_ns) + units_of(forward) * BUSY_NS
 
+    def searched(self, who: str, took_ns: int, now_ns: int) -> None:
+        """Note how long the path searches of a request, or of a slice of one, took."""
+        self.search_times.use(who, took_ns, now_ns)
+
     def put(self, edge: str, forward: Forward, now_ns: int) -> QuotaReached | None:
         """Let a request wait, or return why its end-point may not send it now."""
         who = forward.endpoint
         line = self._lines.get(who) or _Line()
         size_bytes = _size_bytes(forward)
-        waits_ns = self._buckets.ready_ns(who, now_ns, ahead=line.tokens) - now_ns
+        waits_ns = self._ready_ns(who, now_ns, ahead=line.tokens) - now_ns
         if (
             len(line.waiting) >= WAITING_MAX
             or line.size_bytes + size_bytes > WAITING_BYTES_MAX
             or waits_ns > WAIT_NS_MAX
         ):
             self.refused += 1
-            return self._too_many(who, len(line.waiting))
+            return self._too_many(who, len(line.waiting), now_ns)
         if not self._make_room(line.size_bytes, size_bytes):
             self.refused += 1
             return _full(who, len(line.waiting))
@@ -218,7 +255,7 @@ class FairQueue:
                     self._round.move_to_end(who)
                     continue
             del self._round[who]
-            if self._buckets.ready_ns(who, now_ns) > now_ns:
+            if self._ready_ns(who, now_ns) > now_ns:
                 self._enter(who, now_ns)
                 continue
             line.deficit -= cost
@@ -273,14 +310,23 @@ class FairQueue:
 
     def _enter(self, who: str, now_ns: int, *, is_first: bool = False) -> None:
         """Put an end-point into the round, or aside until it has a token."""
-        ready_ns = self._buckets.ready_ns(who, now_ns)
-        if ready_ns > now_ns and not self._lines[who].rests:
+        if self._lines[who].rests:
+            ready_ns = self.search_times.ready_ns(who, now_ns)
+        else:
+            ready_ns = self._ready_ns(who, now_ns)
+        if ready_ns > now_ns:
             self.delayed += 1
             heappush(self._delayed, (ready_ns, who))
             return
         self._round[who] = None
         if is_first:
             self._round.move_to_end(who, last=False)
+
+    def _ready_ns(self, who: str, now_ns: int, ahead: int = 0) -> int:
+        """Return when an end-point has a token, after so many others, and search time."""
+        return max(
+            self._buckets.ready_ns(who, now_ns, ahead), self.search_times.ready_ns(who, now_ns)
+        )
 
     def _wake(self, now_ns: int) -> None:
         while self._delayed and self._delayed[0][0] <= now_ns:
@@ -294,7 +340,13 @@ class FairQueue:
         self._delayed = [each for each in self._delayed if each[1] != who]
         self._delayed.sort()
 
-    def _too_many(self, who: str, waiting: int) -> QuotaReached:
+    def _too_many(self, who: str, waiting: int, now_ns: int) -> QuotaReached:
+        if self.search_times.ready_ns(who, now_ns) > now_ns:
+            return QuotaReached(
+                f"{who} has {waiting} requests waiting, since the path searches of its earlier "
+                "ones have used up its search time; this one was not looked at",
+                hint="ask again in a few seconds, with fewer paths or with more latency allowed",
+            )
         per_s = self._quota_of(who).commands_per_s
         rate = f" and may send {per_s} commands a second" if per_s else ""
         return QuotaReached(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.requests.fair_queue import TokenBuckets
 from gridstat.broker.settings import Quotas
-from gridstat.model.access_rules import Action, Wish
+from gridstat.model.access_rules import SESSIONS_MAX, Action, Wish
 from gridstat.model.errors import QuotaReached
 from gridstat.model.quota import COUNT_MAX, raised
 
@@ -112,7 +112,8 @@ class IdentityQuotas:
         """Raise a refusal, or note it while the cloud observes and had no such bound before."""
         if count >= getattr(self.of(wish.who), figure):
             raise refusal
-        self._permissions.note_quota(wish, {figure: min(COUNT_MAX, 2 * count + 1)}, refusal)
+        most = SESSIONS_MAX if figure == "sessions" else COUNT_MAX
+        self._permissions.note_quota(wish, {figure: min(most, 2 * count + 1)}, refusal)
 
     # Figures that are only noted here; others enforce them.
 

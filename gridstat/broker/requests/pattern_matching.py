@@ -4,6 +4,10 @@ A request matches a bounded number of variables itself. The rest is matched slic
 a turn of its own. `MatchingLeft` in the journal names a pattern, or a variable, that is not fully
 matched; after a restart it is matched from its beginning, and existing contracts are skipped. A
 slice whose write fails is tried again by a timer.
+
+After each slice matching pauses for as long as the slice took, from its decision until it was
+durable. So it occupies the journal and the routers for at most half of the time, and a request
+seldom waits for both.
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
     """Pattern, or else name, that is not fully matched."""
 
 MATCH_TIMER: Final = "match"
+PAUSE_NS_MAX: Final = NS_PER_S // 10
+"""Bound of a pause, for a disk that stalls."""
 NOTE_NS: Final = NS_PER_S
 NOTES_MAX: Final = 10
 """Refusals that are logged within `NOTE_NS`."""
@@ -56,6 +62,9 @@ class PatternMatching:
         self._lines: OrderedDict[str, deque[Left]] = OrderedDict()
         self._waiting: dict[Left, deque[str | int]] = {}
         self._is_writing = False
+        self._began_ns = 0
+        """Time at which the slice that is being written was decided."""
+        self._pause_until_ns = 0
         self._noted_from_ns = -NOTE_NS
         self._noted = 0
         self._not_noted = 0
@@ -71,12 +80,17 @@ class PatternMatching:
     def schedule(self) -> None:
         """Set the timer of the next slice; also after a start."""
         if self._context.registry.matching_left and not self._is_writing:
-            self._context.set_timer(MATCH_TIMER, 0)
+            pause_ns = max(0, self._pause_until_ns - self._context.now_ns)
+            self._context.set_timer(MATCH_TIMER, pause_ns)
 
-    def begin_again(self, _: Applied) -> None:
+    def begin_again(self) -> None:
         """Match from the beginning what is left: a rule may now allow what was passed over."""
         self._lines.clear()
         self._waiting.clear()
+        self.schedule()
+
+    def go_on(self, _: Applied) -> None:
+        """Match what is left, once it is durable."""
         self.schedule()
 
     def begin_later(self, _: str) -> None:
@@ -111,6 +125,7 @@ class PatternMatching:
             self._context.set_timer(MATCH_TIMER, 0)
             return
         self._is_writing = True
+        self._began_ns = self._context.now_ns
         then = partial(self._written, left, matched)
         self._context.commit_applied(applied, operations, then, partial(self._retry, left, batch))
 
@@ -142,6 +157,8 @@ class PatternMatching:
 
     def _written(self, left: Left, matched: list[Subscribed], _: Applied) -> None:
         self._is_writing = False
+        now_ns = self._context.now_ns
+        self._pause_until_ns = now_ns + min(now_ns - self._began_ns, PAUSE_NS_MAX)
         self._grants.notify_matched(matched)
         if not self._waiting.get(left, True):
             del self._waiting[left]

@@ -50,12 +50,12 @@ from gridstat.broker.requests.contract_notices import (
 )
 from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
 from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
-from gridstat.model.errors import DeadlinePassed, NoSuchVariable, RouterFull
+from gridstat.model.errors import DeadlinePassed, NoSuchVariable, NotAuthorised, RouterFull
 from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
 from gridstat.net.command.frames import decode_outcomes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
@@ -128,6 +128,8 @@ class PendingGrant:
     sent: Callable[[], None] | None = None
     revise_until_ns: int = 0
     carried: Sequence[Sequence[Subscribed]] = ()
+    ended: dict[int, str] = field(default_factory=dict)
+    """Reasons for which access rules have ended contracts of the answer meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,12 @@ class PendingGrants:
         tokens, self._retrying = self._retrying, []
         for token in tokens:
             self._advance(token, RetryDue())
+
+    def note_ended(self, reasons: Mapping[int, str]) -> None:
+        """Note why access rules end contracts, some of which may not be answered yet."""
+        for grant in self._pending.values():
+            numbers = {record.subscription_id for record in grant.reply.records}
+            grant.ended |= {number: reasons[number] for number in numbers & reasons.keys()}
 
     def notify_matched(self, matched: Iterable[Subscribed]) -> None:
         """Notify subscribers of contracts that patterns matched, each once its paths are up."""
@@ -534,7 +542,12 @@ class PendingGrants:
             for number, standing in standings.items()
             if standing not in {Standing.CONFIRMED, Standing.MOVED}
         }
-        outcomes = [self._reduced(outcome, dead, silent, refusing) for outcome in reply.outcomes]
+        outcomes = [
+            refused(NotAuthorised(grant.ended[outcome.subscription_id]))
+            if isinstance(outcome, GrantedOutcome) and outcome.subscription_id in grant.ended
+            else self._reduced(outcome, dead, silent, refusing)
+            for outcome in reply.outcomes
+        ]
         grant.state = GrantState.REVISING
         left = [record for record in reply.records if record.subscription_id not in dead]
         grant.revised = Reply(encode_outcomes(outcomes), outcomes, left)

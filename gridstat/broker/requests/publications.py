@@ -288,7 +288,8 @@ class Publications:
         before = None if known is None else known.variable
         self._context.permissions.check_publication(endpoint.name, requested, before)
         self._context.permissions.check_delay(endpoint.name, requested)
-        self._context.quotas.check_variables(endpoint)
+        if requested.name not in endpoint.publications:  # Dormant ones count already.
+            self._context.quotas.check_variables(endpoint)
 
     def _withdraw(
         self, name: str, applied: Applied, operations: list[Operation], ending: Ending

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     )
     from gridstat.net.command.machine import Event, Instruction
 
+FIND_AT_ONCE: Final = 64
+"""Names that a find looks at in one turn, so that a wide pattern does not delay others."""
 COUNT_MAX: Final = 2**53
 """Largest count that JSON and Prometheus represent exactly."""
 
@@ -65,8 +69,28 @@ class RemotePathReports(Protocol):
     ) -> None: ...
 
 
+@dataclass(slots=True)
+class Search:
+    """A find that is decided in slices: what it has found, and the name that it looked at last."""
+
+    patterns: Sequence[str]
+    limit: int
+    after: str
+    found: list[StatusVariable] = field(default_factory=list)
+    size_bytes: int = 0
+    is_complete: bool = True
+
+    def take(self, variable: StatusVariable) -> bool:
+        """Keep a variable, or return false if the answer has no room for it."""
+        self.size_bytes += len(msgspec.msgpack.encode(variable))
+        self.is_complete = len(self.found) < self.limit and self.size_bytes <= ANSWER_BYTES_MAX
+        if self.is_complete:
+            self.found.append(variable)
+        return self.is_complete
+
+
 class Queries:
-    """Queries are answered at once from the registry, and not journalled."""
+    """Queries are answered from the registry, and not journalled; a find takes several turns."""
 
     def __init__(
         self,
@@ -85,22 +109,28 @@ class Queries:
 
     def find(self, request: Request, command: FindVariables) -> None:
         limit = max(0, min(command.limit, MANY_MAX))
-        variables: list[StatusVariable] = []
-        size_bytes, is_complete = 0, True
         pattern = check_stored_pattern(command.pattern)
         permissions, who = self._context.permissions, request.endpoint
         permissions.check_pattern(who, Action.FIND, pattern)
         # Names that no rule allows are not even looked at: there may be very many of them.
-        patterns = permissions.patterns_within(who, Action.FIND, pattern)
-        for publication in self._context.registry.matching_any(patterns, after=command.after):
-            if not permissions.allows(Wish(who, Action.FIND, publication.variable.name)):
-                continue
-            size_bytes += len(msgspec.msgpack.encode(publication.variable))
-            if len(variables) == limit or size_bytes > ANSWER_BYTES_MAX:
-                is_complete = False
+        names = len(self._context.registry.publications)
+        patterns = permissions.patterns_within(who, Action.FIND, pattern, names=names)
+        self._find_on(request, Search(patterns, limit, command.after))
+
+    def _find_on(self, request: Request, search: Search) -> None:
+        """Look at the next names, answer if that was all, and else go on in a later turn."""
+        permissions, who = self._context.permissions, request.endpoint
+        names = self._context.registry.matching_any(search.patterns, after=search.after)
+        for looked, publication in enumerate(names):
+            if looked == FIND_AT_ONCE:
+                self._requests.go_on(request, partial(self._find_on, request, search))
+                return
+            search.after = publication.variable.name
+            if permissions.allows(Wish(who, Action.FIND, publication.variable.name)) and (
+                not search.take(publication.variable)
+            ):
                 break
-            variables.append(publication.variable)
-        outcome = FoundOutcome(variables=tuple(variables), is_complete=is_complete)
+        outcome = FoundOutcome(variables=tuple(search.found), is_complete=search.is_complete)
         self._requests.answer(request, (outcome,))
 
     def keep_ledger(self, request: Request, command: ReportLedger) -> None:

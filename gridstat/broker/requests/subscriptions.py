@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import structs
 
 from gridstat.broker.capacity.allocation import AllocationRequest, Refusal
+from gridstat.broker.permissions import best_priority
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Answered, MatchingLeft, PatternHeld, Subscribed
 from gridstat.broker.records.parent_operations import AnswerBegun
@@ -39,7 +40,6 @@ from gridstat.model.errors import (
     GridStatError,
     LayoutError,
     NoSuchVariable,
-    NotAuthorised,
     QuotaReached,
     SecurityNotSatisfiable,
 )
@@ -79,6 +79,14 @@ class RemoteVariables(Protocol):
     def wait(self, request: Request, direct: list[Subscribed], applied: Applied) -> None: ...
 
 
+class GrantAllocator(Protocol):
+    """Allocator that lowers other contracts if it must (`banded_contracts.py`)."""
+
+    def allocate(
+        self, request: AllocationRequest, applied: Applied, operations: list[Operation]
+    ) -> Allocation | Refusal: ...
+
+
 class Subscriptions:
     """Decides subscriptions; the answer is sent when their paths are durable and up."""
 
@@ -88,11 +96,13 @@ class Subscriptions:
         requests: RequestIntake,
         grants: PendingGrants,
         remote: RemoteVariables,
+        room: GrantAllocator,
     ) -> None:
         self._context = context
         self._requests = requests
         self._grants = grants
         self._remote = remote
+        self._room = room
         self.matching = PatternMatching(context, self.grant_match, grants)
 
     # Subscribing.
@@ -203,7 +213,9 @@ class Subscriptions:
             raise NoSuchVariable(f"nobody publishes {wanted.name}")
         self._context.permissions.check_contract(endpoint.name, publication.variable, wanted.qos)
         check_type(publication.variable, expected)
-        record = self.grant(endpoint, publication, wanted.qos, label=wanted.label)
+        record = self.grant(
+            endpoint, publication, wanted.qos, applied, operations, label=wanted.label
+        )
         if isinstance(record, Refusal):
             return refused(record)
         operations.append(record)
@@ -220,11 +232,16 @@ class Subscriptions:
         endpoint: EndPoint,
         publication: Publication,
         qos: ModalQos,
+        applied: Applied,
+        operations: list[Operation],
         *,
         label: str = "",
         pattern_id: int = 0,
     ) -> Subscribed | Refusal:
-        """Reserve a contract for one variable, or return the refusal."""
+        """Reserve a contract for one variable, or return the refusal.
+
+        The contracts that were lowered for it are applied, and added to `operations`.
+        """
         # A pattern of an older release may name undefined modes: its matches are refused here.
         check_modes_defined(qos.modes, self._context.settings.modes_defined)
         # What a pattern catches is charged to the publisher too, who decides how much it catches.
@@ -243,7 +260,7 @@ class Subscriptions:
             subscriber=endpoint.name,
             charged_to=payers_of(endpoint.name, publisher),
         )
-        answer = self._context.reservations.allocate(request)
+        answer = self._room.allocate(request, applied, operations)
         if isinstance(answer, Refusal):
             return self._with_table_refusals(answer)
         registry.next_subscription_id()
@@ -279,7 +296,9 @@ class Subscriptions:
                 "[quota] of the cloud's file",
             )
         pattern = check_pattern(wanted.name)
-        self._context.permissions.check_pattern(endpoint.name, Action.SUBSCRIBE, pattern)
+        self._context.permissions.check_pattern(
+            endpoint.name, Action.SUBSCRIBE, pattern, best_priority(wanted.qos)
+        )
         held = PatternHeld(
             pattern_id=registry.next_subscription_id(),
             subscriber=endpoint.name,
@@ -295,12 +314,9 @@ class Subscriptions:
         found = list(islice(registry.matching(held.pattern), budget + 1)) if budget else []
         if found[budget:] or not budget:
             self.matching.enqueue(MatchingLeft(pattern_id=held.pattern_id), applied, operations)
-        here = found[:budget]
-        # How many are withheld is not said: a pattern would then ask whether a name exists.
-        allowed = [each for each in here if self._may_have(held, each)]
         refusals = [
             refusal
-            for publication in allowed
+            for publication in found[:budget]
             if (refusal := self.grant_match(held, publication, applied, operations, matched))
         ]
         return GrantedOutcome(
@@ -310,18 +326,6 @@ class Subscriptions:
             label=held.label,
         )
 
-    def _may_have(self, held: PatternHeld, publication: Publication) -> bool:
-        """Return whether the rules let a pattern have a variable."""
-        try:
-            self._context.permissions.check_contract(
-                held.subscriber, publication.variable, held.qos
-            )
-        except NotAuthorised:
-            return False
-        except GridStatError:
-            return True  # Refused for another reason, which the grant gives.
-        return True
-
     def grant_match(
         self,
         held: PatternHeld,
@@ -330,16 +334,28 @@ class Subscriptions:
         operations: list[Operation],
         matched: list[Subscribed],
     ) -> str:
-        """Grant a variable to a pattern; return the reason of a refusal, or an empty text."""
+        """Grant a variable to a pattern; return the reason of a refusal, or an empty text.
+
+        A variable that no rule lets the end-point have does not exist for it: how many are withheld
+        is not said either, since a pattern would then ask whether a name exists.
+        """
         variable = publication.variable
         if held.type_encoded and held.type_encoded != encode_type(variable.value_type):
             return ""
         endpoint = self._context.registry.endpoints[held.subscriber]
-        if not self._may_have(held, publication):
-            return ""  # A variable that the end-point may not have does not exist for it.
+        permissions = self._context.permissions
+        if not permissions.is_named(endpoint.name, Action.SUBSCRIBE, variable.name):
+            return ""
         try:
+            permissions.check_contract(endpoint.name, variable, held.qos)
             record = self.grant(
-                endpoint, publication, held.qos, label=held.label, pattern_id=held.pattern_id
+                endpoint,
+                publication,
+                held.qos,
+                applied,
+                operations,
+                label=held.label,
+                pattern_id=held.pattern_id,
             )
         except GridStatError as error:
             return f"{variable.name} was not caught: {error.args[0]} ({error.code})"

@@ -90,7 +90,10 @@ def _has_changed(before: AbstractLink, now: AbstractLink) -> bool:
         (_free(before.free_bytes_per_s), _free(now.free_bytes_per_s)),
         (_free(before.free_events_per_s), _free(now.free_events_per_s)),
     )
-    return any(abs(new - old) * REPORTED_CHANGE_SHARE > max(old, 1) for old, new in amounts)
+    ways = (now.link_disjoint, now.node_disjoint)
+    return ways != (before.link_disjoint, before.node_disjoint) or any(
+        abs(new - old) * REPORTED_CHANGE_SHARE > max(old, 1) for old, new in amounts
+    )
 
 
 def _free(amounts: dict[int, int] | None) -> int:

@@ -27,6 +27,7 @@ from gridstat.broker.segments.abstract_links import (
     TrapSearch,
     are_alike,
 )
+from gridstat.broker.segments.border_ways import BorderWays
 from gridstat.broker.unit_of_work import no_op
 from gridstat.model.errors import LayoutError, StorageFailed
 from gridstat.net.command.message_pages import PageAssembler, pages_of_abstract_links
@@ -86,6 +87,7 @@ class LeafBorders:
         too."""
         self._traps: tuple[Trap, ...] = ()
         self._trap_search = TrapSearch()
+        self._ways = BorderWays(context.reservations.resources)
         self._abstract_link_search = AbstractLinkSearch(distances)
         self._is_searching = False
         self._search_due_ns: int | None = None
@@ -293,12 +295,15 @@ class LeafBorders:
             self._search()
 
     def _search(self) -> None:
-        """Search a few steps; report when all links are known, and again when all traps are."""
+        """Search a few steps; report when all links are known, and again when all traps are, and
+        all numbers of disjoint paths."""
         has_pairs_left = self._trap_search.search_some(
             self._context.reservations.resources, self.wanted
         )
+        has_counts_left = self._ways.count_some(self.wanted)
         has_borders_left = self._abstract_link_search.search_some(self._context.now_ns)
-        if (has_pairs_left or has_borders_left) and not self._is_searching:
+        is_any_left = has_pairs_left or has_counts_left or has_borders_left
+        if is_any_left and not self._is_searching:
             self._is_searching = True
             self._context.set_timer(SEARCH_TIMER, PAUSE_NS)
         if not has_borders_left:
@@ -306,7 +311,7 @@ class LeafBorders:
 
     def _send_found(self) -> None:
         now, traps, reported = (
-            self._abstract_link_search.known,
+            self._ways.counted(self._abstract_link_search.known),
             self._trap_search.known,
             self._abstract_links,
         )
@@ -321,10 +326,22 @@ class LeafBorders:
 
     def distances_to_ends(self, edges: Iterable[str], *, is_start: bool) -> tuple[Nearness, ...]:
         """Return the latency from a publisher's edges to each wanted border, or from it to a
-        subscriber's."""
+        subscriber's, and how many disjoint paths there are."""
+        edges = tuple(edges)
+        routers = frozenset(edges)
         reach = self._distances.reach(edges, self._context.now_ns, is_backward=not is_start)
         return tuple(
-            Nearness(router=name, latency_us=reach[name].latency_us)
+            Nearness(
+                router=name,
+                latency_us=reach[name].latency_us,
+                link_disjoint=self._ways.count(
+                    routers,
+                    name,
+                    is_backward=not is_start,
+                    is_exact=self._ways.are_few(self.wanted),
+                ).link_disjoint,
+                is_edge=name in routers,
+            )
             for name in self.wanted
             if name in reach
         )

@@ -57,6 +57,8 @@ from gridstat.net.command.tree_messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.effects.tree_effects import TreeEffects
     from gridstat.broker.records.operations import Operation
@@ -231,6 +233,10 @@ class ParentDispatcher:
     def withdraw(self, contract: str, generation: int, reason: str) -> None:
         """Note why a segment ends that a reader of another cloud may no longer have."""
         self.segments.note_withdrawn(contract, generation, reason)
+
+    def explain_ends(self, reasons: Mapping[int, str]) -> None:
+        """Note why access rules end contracts across clouds that may not be answered yet."""
+        self.contracts.note_ended(reasons)
 
     def _orphaned(self) -> list[Operation]:
         """Return the ends of segments, and then of contracts across clouds."""

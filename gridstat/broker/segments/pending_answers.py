@@ -21,7 +21,7 @@ from gridstat.broker.requests.outcomes import (
     refused,
 )
 from gridstat.broker.requests.pending_grants import Reply
-from gridstat.model.errors import NoSuchSubscription, ShuttingDown
+from gridstat.model.errors import NoSuchSubscription, NotAuthorised, ShuttingDown
 from gridstat.net.command.frames import decode_outcomes
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.pending_grants import PendingGrants
     from gridstat.broker.requests.request import Request
     from gridstat.broker.requests.request_intake import RequestIntake
+    from gridstat.model.errors import GridStatError
     from gridstat.net.command.endpoint_messages import Outcome
 
 OutcomePosition: TypeAlias = tuple[str, int, int]
@@ -71,6 +72,7 @@ class PendingAnswers:
         self._failed = failed
         self._report_changes = report_changes
         self._waiting: dict[tuple[str, int], _WaitingRequest] = {}
+        self._reasons: dict[OutcomePosition, str] = {}
 
     def joins(self, request: Request) -> bool:
         """Return whether the answer to this request began before the start; then wait for it."""
@@ -148,10 +150,20 @@ class PendingAnswers:
             OutcomeKnown(endpoint=endpoint, request_id=request_id, place=index, outcome=encoded)
         ]
 
+    def explain(self, position: OutcomePosition, reason: str) -> None:
+        """Note for which reason by access rules an outcome will be closed, if it is missing."""
+        if self._is_missing(position):
+            self._reasons[position] = reason
+
     def close(self, position: OutcomePosition, operations: Sequence[Operation] = ()) -> None:
         """Fill the outcome of a contract that was ended while it was requested."""
+        why = self._reasons.pop(position, "")
         if operations or self._is_missing(position):
-            ended = NoSuchSubscription("the contract was ended before it was granted")
+            ended: GridStatError = NoSuchSubscription(
+                "the contract was ended before it was granted"
+            )
+            if why:
+                ended = NotAuthorised(why)
             self.fill(position, refused(ended), operations, _no_op)
 
     def endpoint_left(self, endpoint: str) -> None:

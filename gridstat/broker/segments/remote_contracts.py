@@ -76,7 +76,7 @@ from gridstat.net.command.frames import decode_outcomes
 from gridstat.net.command.segment_messages import AskContract, ContractEnded, EndContract
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operation import Applied
@@ -214,8 +214,13 @@ class RemoteContracts:
             self._context.commit(requested[:quota_left], _ignore_applied, self._retry_later)
 
     def _may_have(self, held: PatternHeld, name: str) -> bool:
+        permissions = self._context.permissions
         wish = Wish(held.subscriber, Action.SUBSCRIBE, name, best_priority(held.qos))
-        return self._context.permissions.allows(wish)
+        is_allowed = permissions.allows(wish)
+        if not is_allowed and permissions.is_named(wish.who, wish.action, name):
+            reason = f"{name} was not caught: {permissions.rules.decide(wish).reason}"
+            self._context.note("pattern_refused", pattern_id=held.pattern_id, reason=reason)
+        return is_allowed
 
     # Start without the parent that the cloud had.
 
@@ -283,6 +288,12 @@ class RemoteContracts:
                 is_matched=bool(requested.pattern_id),
             )
         )
+
+    def note_ended(self, reasons: Mapping[int, str]) -> None:
+        """Note why access rules end contracts, some of which may not be answered yet."""
+        asked = self._context.registry.tree.asked
+        for number in reasons.keys() & asked.keys():
+            self.answers.explain(position_of(asked[number].unanswered), reasons[number])
 
     def end(self, number: int) -> None:
         """Send EndContract, and answer a request that still waits for the contract."""

@@ -34,10 +34,12 @@ def is_disjoint(record: Subscribed) -> bool:
     A shared edge router of an end-point is allowed, because its loss also disconnects the
     end-point.
     """
-    return record.is_node_disjoint and all(
-        len({router for router, _ in gates}) == len(gates)
-        for gates in (record.entries, record.exits)
-    )
+    inner = [
+        name
+        for path in record.paths
+        for name in path.routers[0 if record.entries else 1 : None if record.exits else -1]
+    ]
+    return record.is_node_disjoint and len(set(inner)) == len(inner)
 
 
 def segmented_paths(

@@ -556,6 +556,11 @@ class SegmentRequests:
             return  # The clouds between carry it for both.
         who = message.reader if message.exits else message.subscriber
         quality = self._quality(message, 1)
+        if message.is_kept:
+            # Granted before: a bound that was made closer since ends nothing, nor keeps it from
+            # other paths.
+            self._context.permissions.check_name(who, message.variable.name, quality)
+            return
         replaced = self._context.registry.newest_segment(message.contract)
         self._context.permissions.check_contract(
             who,

@@ -26,12 +26,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gridstat.broker.tree.tree_capability import FromChild, TreeCapability
 from gridstat.model.paths import Found, disjoint_paths
+from gridstat.model.paths.counting import count_link_disjoint, count_node_disjoint
 from gridstat.model.paths.graph import Arc, PathGraph
 from gridstat.net.command.message_pages import PageAssembler, pages_of_abstract_links
 from gridstat.net.command.segment_messages import Nearness
 from gridstat.net.command.tree_messages import (
     BORDERS_MAX,
     REPORTED_LATENCY_US_MAX,
+    WAYS_MAX,
     AbstractLink,
     AbstractLinksReported,
     Trap,
@@ -50,6 +52,8 @@ TRAP_BORDERS_MAX: Final = 6
 """Maximum number of borders with a search for traps; above it, planning finds traps by refusal."""
 REPORT_CHANGE_DIVISOR: Final = 10
 """A value is reported again when it has moved by more than a tenth."""
+COUNTED_BORDERS_MAX: Final = 8
+"""Maximum number of borders between which disjoint paths are counted for the parent."""
 ABSTRACT_LINKS_TIMER: Final = "abstract_links"
 EDGES_PER_CALL_MAX: Final = 500_000
 """Maximum number of edges examined in one call for the report to the parent."""
@@ -87,6 +91,10 @@ class BorderGraph:
         self._seen: tuple[int, int, int] = (-1, -1, -1)
         self._out: dict[str, list[tuple[str, int]]] = {}
         self._into: dict[str, list[tuple[str, int]]] = {}
+        self._ways_out: dict[str, int] = {}
+        """Upper bounds of the paths without a common channel from each router, and into each."""
+        self._ways_into: dict[str, int] = {}
+        self._steps: dict[str, list[tuple[str, object]]] = {}
         self._edge_count = 0
         self._from: dict[str, BorderReach] = {}
         self._to: dict[str, BorderReach] = {}
@@ -169,6 +177,11 @@ class BorderGraph:
         self._refresh()
         return self._channels.get(child, [])
 
+    def above(self, child: str) -> list[str]:
+        """Return the routers below a child at which brokers above have channels."""
+        families = self._context.state.families
+        return [name for name in self._parent_borders() if families.child_at(name) == child]
+
     def neighbours(self, child: str) -> set[str]:
         """Return the children at the other ends of the channels of a child."""
         channels, families = self._context.state.channels, self._context.state.families
@@ -206,37 +219,43 @@ class BorderGraph:
 
         `ends` are the subscriber's distances from the borders of that child.
         """
-        near = {found.router: found.latency_us for found in ends}
         return self._nearness(
             child,
-            near,
+            {found.router: found for found in ends},
             {border: self._reach(border).distances for border in self._parent_borders()},
+            self._ways_out,
         )
 
     def starts_above(self, child: str, starts: Iterable[Nearness]) -> tuple[Nearness, ...]:
         """Return the distances from a publisher below a child to the parent's borders."""
-        near = {found.router: found.latency_us for found in starts}
         return self._nearness(
-            child, near, {border: self.distances_to(border) for border in self._parent_borders()}
+            child,
+            {found.router: found for found in starts},
+            {border: self.distances_to(border) for border in self._parent_borders()},
+            self._ways_into,
         )
 
     def _nearness(
-        self, child: str, near: Mapping[str, int], distances: Mapping[str, Distances]
+        self,
+        child: str,
+        near: Mapping[str, Nearness],
+        distances: Mapping[str, Distances],
+        ways: Mapping[str, int],
     ) -> tuple[Nearness, ...]:
+        """Return the distances of the parent's borders, with upper bounds of disjoint paths."""
         found = []
         for border, reached in distances.items():
             if self._context.state.families.child_at(border) == child and border in near:
-                found.append(Nearness(router=border, latency_us=near[border]))
+                found.append(near[border])
                 continue
-            sums = [
-                reached[router] + latency_us
-                for router, latency_us in near.items()
-                if router in reached
-            ]
+            on_path = [one for router, one in near.items() if router in reached]
+            sums = [reached[one.router] + one.latency_us for one in on_path]
             if (
                 sums and min(sums) <= REPORTED_LATENCY_US_MAX
             ):  # The parent refuses a larger value as malformed.
-                found.append(Nearness(router=border, latency_us=min(sums)))
+                most = sum(WAYS_MAX if one.is_edge else one.link_disjoint for one in on_path)
+                count = max(1, min(most, ways.get(border, 1), WAYS_MAX))
+                found.append(Nearness(router=border, latency_us=min(sums), link_disjoint=count))
         return tuple(found)
 
     def _reach(self, border: str) -> BorderReach:
@@ -263,6 +282,9 @@ class BorderGraph:
         self._seen = version
         for index in (self._out, self._into):
             index.clear()
+        for bounds in (self._ways_out, self._ways_into):
+            bounds.clear()
+        self._steps.clear()
         self._from.clear()
         self._to.clear()
         self._edge_count = 0
@@ -277,9 +299,14 @@ class BorderGraph:
                 self._channels.setdefault(families.child_at(router) or "", []).append(number)
         for links in self._abstract_links.values():
             for (from_router, to_router), abstract_link in links.items():
-                self._add_edge(from_router, to_router, abstract_link.latency_us)
+                ways = abstract_link.link_disjoint
+                self._add_edge(from_router, to_router, abstract_link.latency_us, ways)
 
-    def _add_edge(self, from_router: str, to_router: str, latency_us: int) -> None:
+    def _add_edge(self, from_router: str, to_router: str, latency_us: int, ways: int = 1) -> None:
+        self._ways_out[from_router] = self._ways_out.get(from_router, 0) + ways
+        self._ways_into[to_router] = self._ways_into.get(to_router, 0) + ways
+        copies = [(to_router, (from_router, to_router, copy)) for copy in range(ways)]
+        self._steps.setdefault(from_router, []).extend(copies)
         self._out.setdefault(from_router, []).append((to_router, latency_us))
         self._into.setdefault(to_router, []).append((from_router, latency_us))
         self._edge_count += 1
@@ -343,15 +370,28 @@ class BorderGraph:
         for exit_router in borders:
             if exit_router != entry and exit_router in reach.distances:
                 free_bytes, free_events = self._free_along_path(exit_router, reach, free)
+                link_disjoint, node_disjoint = self._way_counts(entry, exit_router, len(borders))
                 found = AbstractLink(
                     from_router=entry,
                     to_router=exit_router,
                     latency_us=reach.distances[exit_router],
                     free_bytes_per_s=free_bytes,
                     free_events_per_s=free_events,
+                    link_disjoint=link_disjoint,
+                    node_disjoint=node_disjoint,
                 )
                 row.append(found)
         return row
+
+    def _way_counts(self, entry: str, exit_router: str, borders: int) -> tuple[int, int]:
+        """Return how many paths share no channel, and no router; upper bounds of many borders."""
+        into = self._ways_into.get(exit_router, 1)
+        most = min(self._ways_out.get(entry, 1), into, WAYS_MAX)
+        if borders > COUNTED_BORDERS_MAX or most == 1:
+            return most, most
+        starts = frozenset((entry,))
+        links = max(1, count_link_disjoint(self._steps, starts, exit_router, most))
+        return links, max(1, count_node_disjoint(self._steps, starts, exit_router, links))
 
     def _free_along_path(self, exit_router: str, reach: BorderReach, free: dict[str, Free]) -> Free:
         """Return the minimum over all hops to `exit_router`; `free` caches results for routers."""
@@ -438,6 +478,7 @@ def _has_moved(before: AbstractLinksReported, now: AbstractLinksReported) -> boo
 def _has_link_moved(before: AbstractLink, now: AbstractLink) -> bool:
     return (
         _differs(before.latency_us, now.latency_us)
+        or (before.link_disjoint, before.node_disjoint) != (now.link_disjoint, now.node_disjoint)
         or _has_free_moved(before.free_bytes_per_s, now.free_bytes_per_s)
         or _has_free_moved(before.free_events_per_s, now.free_events_per_s)
     )

@@ -24,19 +24,33 @@ from gridstat.broker.tree.latency_shares import (
     lie_below_child,
     match_request,
 )
-from gridstat.broker.tree.path_planner import END, START, ScopePathQuery
+from gridstat.broker.tree.path_planner import (
+    END,
+    START,
+    PathSearch,
+    ScopePathQuery,
+    conflict_of,
+    highest_copies,
+    is_inside,
+)
 from gridstat.broker.tree.path_refusals import (
     join_refusal,
     no_path,
     not_found,
+    too_few,
     too_slow,
     unconfirmed,
     unsealed,
 )
 from gridstat.broker.tree.scope_shares import Charge
-from gridstat.broker.tree.transaction import TransactionState
+from gridstat.broker.tree.transaction import Purpose, TransactionState
 from gridstat.broker.tree.tree_operations import body_of
-from gridstat.model.errors import DeadlinePassed, NoSuchSubscription, Refused
+from gridstat.model.errors import (
+    DeadlinePassed,
+    NoSuchSubscription,
+    RedundancyNotSatisfiable,
+    Refused,
+)
 from gridstat.model.paths import NotFound
 from gridstat.net.command.segment_messages import Reserve
 
@@ -54,7 +68,7 @@ if TYPE_CHECKING:
 
 RESERVE_TIMER: Final = "reserve"
 PARKED_TIMER: Final = "parked"
-SEARCHES_MAX: Final = 64
+SEARCHES_MAX: Final = 128
 EXCLUDED_AT_ONCE: Final = 4
 UNSEALED_MAX: Final = 8
 """Number of channels without sealing that a refusal names."""
@@ -163,6 +177,12 @@ class Coordinator:
         if transaction.is_sealed and not message.is_sealed:
             self._refused(transaction, part, unconfirmed(child), transaction.children())
             return
+        if transaction.is_node_wanted and not message.is_node_disjoint:
+            # Other borders may have paths without a common router; else these will do.
+            self._take_back(transaction, transaction.children())
+            transaction.bar(conflict_of(part.steps, is_node_disjoint=True), is_node_disjoint=True)
+            self._plan_next(transaction)
+            return
         transaction.answers[child] = message
         if not transaction.waiting and not self._has_failed_channel(transaction):
             self._complete(transaction)
@@ -188,7 +208,11 @@ class Coordinator:
             self._close(transaction, TransactionState.REFUSED)
             transaction.owner.transaction_ended(transaction, why)
             return
-        transaction.exclude(_replaceable(part), transaction.excluded)
+        links = conflict_of(part.steps, is_node_disjoint=False)
+        if why.code == RedundancyNotSatisfiable.code and links:
+            transaction.bar(links, is_node_disjoint=False)
+        else:
+            transaction.exclude(_replaceable(part), transaction.excluded)
         self._plan_next(transaction)
 
     def _release_unknown(self, child: str, key: Key) -> None:
@@ -231,9 +255,30 @@ class Coordinator:
     def _plan_next(self, transaction: Transaction) -> None:
         """Begin the next round; without a plan, park the transaction or refuse it."""
         transaction.enter(TransactionState.PLANNING)
+        if self._begin_round(transaction):
+            return
+        is_unsettled = self._context.now_ns < self._context.unsettled_until_ns
+        if transaction.has_no_path and (is_unsettled or not self._context.is_placed):
+            # A child has joined or left recently, and may yet report the missing path.
+            self._park(transaction)
+            return
+        while self._is_uncounted(transaction) and transaction.count_paths():
+            if self._begin_round(transaction):
+                return
+        self._close(transaction, TransactionState.REFUSED)
+        refusal = transaction.refusal or no_path(transaction)
+        if self._is_uncounted(transaction):
+            wanted = transaction.count_desired
+            refusal = too_few(transaction, wanted, min(transaction.known.paths_max, wanted - 1))
+        transaction.owner.transaction_ended(transaction, refusal)
+
+    def _begin_round(self, transaction: Transaction) -> bool:
+        """Plan and send the requests to the children; return whether there is a plan."""
         settings = self._context.settings
+        is_again = transaction.purpose is Purpose.REPLACEMENT
+        rounds_max = settings.rounds_again_max if is_again else settings.rounds_max
         for _ in range(SEARCHES_MAX):
-            excluded = transaction.next_exclusion(settings.rounds_max)
+            excluded = transaction.next_exclusion(rounds_max)
             if excluded is None:
                 break
             division = self._plan(transaction, excluded)
@@ -241,15 +286,15 @@ class Coordinator:
                 transaction.rounds += 1
                 transaction.excluded = excluded
                 self._reserve(transaction, division)
-                return
-        is_unsettled = self._context.now_ns < self._context.unsettled_until_ns
-        if transaction.has_no_path and (is_unsettled or not self._context.is_placed):
-            # A child has joined or left recently, and may yet report the missing path.
-            self._park(transaction)
-            return
-        self._close(transaction, TransactionState.REFUSED)
-        refusal = transaction.refusal or no_path(transaction)
-        transaction.owner.transaction_ended(transaction, refusal)
+                return True
+        return False
+
+    @staticmethod
+    def _is_uncounted(transaction: Transaction) -> bool:
+        """Return whether a refusal has to say how many disjoint paths exist."""
+        why = transaction.refusal
+        is_too_few = why is not None and why.code == RedundancyNotSatisfiable.code
+        return is_too_few and transaction.purpose is Purpose.CONTRACT
 
     def _park(self, transaction: Transaction) -> None:
         """Wait a little, and plan again from the beginning."""
@@ -287,8 +332,19 @@ class Coordinator:
         channels, variable = self._context.state.channels, transaction.variable
         closed = excluded | transaction.unusable
         plain = self._uses(sorted(channels.plain_channels())) if transaction.is_sealed else ()
-        planned = self._planner.find(question, closed.union(plain))
+        is_node_wanted = transaction.is_node_wanted
+        search = PathSearch(
+            question,
+            is_node_disjoint=is_node_wanted,
+            excluded=closed.union(plain),
+            conflicts=frozenset(transaction.known.conflicts[is_node_wanted]),
+        )
+        planned = self._planner.find(search)
         if isinstance(planned, NotFound):
+            if is_node_wanted:
+                return None  # Paths that share a router come next.
+            if not excluded and planned.reason in {"disconnected", "disjoint"}:
+                transaction.known.paths_max = min(transaction.known.paths_max, planned.paths_max)
             if transaction.refusal is None:
                 transaction.has_no_path = True
             why = self._unsealed(question, closed, frozenset(plain))
@@ -298,7 +354,8 @@ class Coordinator:
         numbers = [number for way in planned for number in way.channel_ids]
         division = divide(planned, quality, channels.predictions(variable, taken, numbers))
         if division is None:
-            self._remember(transaction, too_slow("with its load on their channels"))
+            detail = "with its load on their channels"
+            self._remember(transaction, too_slow(detail, is_skewed=transaction.is_skewed))
             transaction.exclude(self._uses(numbers[:EXCLUDED_AT_ONCE]), excluded)
             return None
         # Charge first and look for obstacles then: a load also slows the contracts beside it.
@@ -331,7 +388,7 @@ class Coordinator:
         """Return the refusal that names the first plain channel on every path; None without one."""
         named: dict[Use, None] = {}
         while plain and len(named) < UNSEALED_MAX:
-            found = self._planner.find(question, closed.union(named))
+            found = self._planner.find(PathSearch(question, excluded=closed.union(named)))
             if isinstance(found, NotFound):
                 break
             ways = [[use for step in way.steps for use in step.uses] for way in found]
@@ -412,6 +469,14 @@ class Coordinator:
             return
         assert joined is not None
         assert ways is not None
+        if transaction.known.is_counting:
+            transaction.known.paths_max = transaction.count
+            self._abort(transaction, TransactionState.REFUSED)
+            few = too_few(transaction, transaction.count_desired, transaction.count)
+            transaction.owner.transaction_ended(transaction, few)
+            return
+        if self._is_uncounted(transaction) and transaction.count < transaction.count_desired:
+            transaction.refusal = too_few(transaction, transaction.count_desired, transaction.count)
         if ways != joined[1]:
             # A child has joined other borders than planned: the shares are cut to keep the bound.
             self._recharge(transaction, replace(division, scope_paths=ways))
@@ -476,9 +541,11 @@ class Coordinator:
 
 def _replaceable(part: Part) -> tuple[Use, ...]:
     """Return the links to leave out after a refusal: inside the child, or else its channels."""
-    inside = [use for use in part.uses if not use[2]]
-    channels = [use for use in part.uses if use[2] and START not in use and END not in use]
-    return tuple((inside or channels)[:EXCLUDED_AT_ONCE])
+    inside = [use for use in part.uses if is_inside(use) and use[0] != use[1]]
+    channels = [
+        use for use in part.uses if not is_inside(use) and START not in use and END not in use
+    ]
+    return tuple((highest_copies(inside) or channels)[:EXCLUDED_AT_ONCE])
 
 
 def _paired(division: Division) -> tuple[Use, ...]:

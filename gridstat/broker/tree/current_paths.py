@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gridstat.net.command.segment_messages import SegmentedPath
+from gridstat.net.command.segment_messages import SegmentedPath, joined_routers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ def share_no_router(paths: Iterable[SegmentedPath]) -> bool:
     """Return whether each router, apart from edge routers at both ends, is on one path only."""
     found: set[str] = set()
     for path in paths:
-        routers = [name for piece in path.pieces for name in piece.routers]
+        routers = joined_routers(path.pieces)
         inner = set(routers[0 if path.entry else 1 : None if path.exit else -1])
         if inner & found:
             return False

@@ -41,7 +41,11 @@ class Part:
     entries: tuple[Gate, ...]
     exits: tuple[Gate, ...]
     granted: dict[int, Qos]
-    uses: tuple[Use, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        return tuple(dict.fromkeys(use for step in self.steps for use in step.uses))
 
 
 @dataclass(slots=True)
@@ -84,7 +88,7 @@ def divide(
                 mode: replace(qos, latency_us=least_us[child, mode], redundancy=len(steps))
                 for mode, qos in quality.items()
             },
-            uses=tuple(dict.fromkeys(use for step in steps for use in step.uses)),
+            steps=tuple(steps),
         )
         for child, steps in steps_of.items()
     }

@@ -8,18 +8,20 @@ requests to children.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from gridstat.broker.tree.border_graph import ASSUMED_LATENCY_US
 from gridstat.model.paths import Found, NotFound, disjoint_paths
 from gridstat.model.paths.graph import Arc, PathGraph
 from gridstat.model.qos import PATH_ROUTERS_MAX
-from gridstat.net.command.segment_messages import Gate
+from gridstat.net.command.segment_messages import Gate, Nearness
+from gridstat.net.command.tree_messages import WAYS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 
     from gridstat.broker.tree.border_graph import BorderGraph
     from gridstat.broker.tree.tree_context import TreeContext
@@ -27,25 +29,44 @@ if TYPE_CHECKING:
 
 START: Final = "(start)"
 END: Final = "(end)"
-ATTEMPTS_MAX: Final = 8
+ATTEMPTS_MAX: Final = 64
+"""Maximum number of searches in one graph that leave out links which exclude each other."""
 LAYOUTS_MAX: Final = 4_096
 ALL_CHILDREN_MAX: Final = 8
 """Maximum number of children for which every query searches all of them."""
 FIRST_LOOK_PATHS: Final = 3
 NEIGHBOURS_MAX: Final = 64
 _FAR_US: Final = 1 << 34
+_LEAVING: Final = " >"
 _HOP_COST: Final = 1_000
 
 Use = tuple[str, str, int]
-"""One edge of a plan: an abstract link (from, to, 0), or a channel or gate (from, to, number)."""
+"""One edge of a plan: a channel or gate (from, to, number), or an abstract link (from, to, 0).
+
+Where a child has several disjoint paths between two borders, the link has copies: 0, -1, and so on.
+"""
 
 
 class Ends(Struct, frozen=True):
-    """One side of a query: an end-point below a child, or gates of the parent."""
+    """One side of a query: an end-point below a child, or gates of the parent.
+
+    It is guessed if the child has not said how near all of its borders are.
+    """
 
     child: str = ""
-    near: tuple[tuple[str, int], ...] = ()
+    near: tuple[Nearness, ...] = ()
     gates: tuple[Gate, ...] = ()
+    is_guessed: bool = False
+
+    @property
+    def inner(self) -> list[Nearness]:
+        """Return the distances of the borders that are no edge of the end-point."""
+        return [found for found in self.near if not found.is_edge]
+
+    @property
+    def edges(self) -> frozenset[str]:
+        """Return the borders that are edges of the end-point, so that paths may share them."""
+        return frozenset([found.router for found in self.near if found.is_edge])
 
 
 class ScopePathQuery(Struct, frozen=True):
@@ -55,6 +76,15 @@ class ScopePathQuery(Struct, frozen=True):
     ends: Ends
     count: int
     bound_us: int
+
+
+class PathSearch(Struct, frozen=True):
+    """A query with its conditions: links left out, and links that cannot be used together."""
+
+    query: ScopePathQuery
+    is_node_disjoint: bool = False
+    excluded: frozenset[Use] = frozenset()
+    conflicts: frozenset[frozenset[Use]] = frozenset()
 
 
 class Step(Struct, frozen=True):
@@ -75,12 +105,24 @@ class PlannedPath(Struct, frozen=True):
 
 
 class _Layout(Struct):
-    """The graph of one query; `uses` are its arcs in the order of their numbers."""
+    """The graph of one query; `uses` are its arcs in the order of their numbers.
+
+    A border router is two nodes: channels lead into the first and leave from the second, and links
+    inside the child lead from the first to the second. So no plan asks a child for one path where
+    the child would see two.
+    """
 
     graph: PathGraph
     uses: list[Use]
     number_of: dict[Use, int]
     estimates_us: list[int]
+
+    def numbers_from(self, use: Use) -> list[int]:
+        """Return the arcs of a link and of its higher copies, or the arc of a channel."""
+        found = [self.number_of[use]] if use in self.number_of else []
+        while is_inside(use) and (use := (use[0], use[1], use[2] - 1)) in self.number_of:
+            found.append(self.number_of[use])
+        return found
 
 
 class PathPlanner:
@@ -91,35 +133,40 @@ class PathPlanner:
         self._graph = graph
         self._version = graph.version
         self._layouts: dict[tuple[Ends, Ends, bool], _Layout] = {}
-        self._answers: dict[
-            tuple[ScopePathQuery, frozenset[Use]], list[PlannedPath] | NotFound
-        ] = {}
+        self._answers: dict[PathSearch, list[PlannedPath] | NotFound] = {}
         self._corridors: dict[tuple[tuple[str, ...], tuple[str, ...]], frozenset[str]] = {}
 
-    def find(self, query: ScopePathQuery, excluded: frozenset[Use]) -> list[PlannedPath] | NotFound:
+    def find(self, search: PathSearch) -> list[PlannedPath] | NotFound:
+        """Return disjoint paths that keep to the search's conditions, or why there are none."""
         if self._version != self._graph.version or len(self._layouts) > LAYOUTS_MAX:
             self._version = self._graph.version
             self._layouts.clear()
             self._corridors.clear()
             self._answers.clear()
-        known = self._answers.get((query, excluded))
+        known = self._answers.get(search)
         if known is not None:
             return known
-        answer = self._search(query, excluded, is_whole=False)
+        answer = self._search(search, is_whole=False)
         if isinstance(answer, NotFound) and len(self._children()) > ALL_CHILDREN_MAX:
-            answer = self._search(query, excluded, is_whole=True)
+            answer = self._search(search, is_whole=True)
         if len(self._answers) > LAYOUTS_MAX:
             self._answers.clear()
-        self._answers[query, excluded] = answer
+        self._answers[search] = answer
         return answer
 
-    def _search(
-        self, query: ScopePathQuery, excluded: frozenset[Use], *, is_whole: bool
-    ) -> list[PlannedPath] | NotFound:
+    def _search(self, search: PathSearch, *, is_whole: bool) -> list[PlannedPath] | NotFound:
+        """Search, and search again without one of the links that cannot be used together."""
+        query = search.query
         layout = self._layout(query, is_whole=is_whole)
-        closed = {layout.number_of[use] for use in excluded if use in layout.number_of}
-        answer: NotFound = NotFound("disconnected")
+        first = frozenset(
+            layout.number_of[use] for use in search.excluded if use in layout.number_of
+        )
+        answer: NotFound | None = None
+        open_, seen = deque([first]), {first}
         for _ in range(ATTEMPTS_MAX):
+            if not open_:
+                break
+            closed = open_.popleft()
             found = disjoint_paths(
                 layout.graph,
                 (START,),
@@ -129,16 +176,24 @@ class PathPlanner:
                 excluded_channels=closed,
             )
             if isinstance(found, NotFound):
-                return found if found.reason != "disconnected" else answer
-            longest = max(len(path.routers) for path in found.paths) - len((START, END))
+                answer = answer or found
+                continue
+            answer = answer or NotFound("disjoint", paths_max=query.count - 1)
+            if search.is_node_disjoint and not found.is_node_disjoint:
+                continue
+            longest = max(_border_count(path) for path in found.paths)
             if longest > PATH_ROUTERS_MAX:
                 return NotFound("length", routers=longest)
-            planned = [self._planned(query, layout, path) for path in found.paths]
-            fault = self._fault(planned)
-            if fault is None:
+            planned = _renumbered([self._planned(query, layout, path) for path in found.paths])
+            conflict = self._conflict(planned, search)
+            if conflict is None:
                 return planned
-            answer = NotFound("disjoint", paths_max=query.count - 1)
-            closed.add(layout.number_of[fault])
+            for use in highest_copies(conflict):
+                more = closed.union(layout.numbers_from(use))
+                if more not in seen:
+                    seen.add(more)
+                    open_.append(more)
+        assert answer is not None
         return answer
 
     def _children(self) -> Collection[str]:
@@ -155,41 +210,56 @@ class PathPlanner:
 
     def _lay_out(self, query: ScopePathQuery, *, is_whole: bool) -> _Layout:
         children = frozenset(self._children()) if is_whole else self._corridor(query)
+        own = self._context.state.channels.accounts
         uses: list[Use] = []
         estimates: list[int] = []
         for use, estimate_us in self._uses(query, children):
             uses.append(use)
             estimates.append(estimate_us)
         arcs = [
-            Arc(number, use[0], use[1], _HOP_COST if use[2] else 1, estimate_us)
+            Arc(number, *_nodes(use, query, own), 1 if is_inside(use) else _HOP_COST, estimate_us)
             for number, (use, estimate_us) in enumerate(zip(uses, estimates, strict=True))
         ]
         graph = PathGraph(arcs, {START: 0, END: 0})
         return _Layout(graph, uses, {use: at for at, use in enumerate(uses)}, estimates)
 
     def _uses(self, query: ScopePathQuery, children: frozenset[str]) -> Iterator[tuple[Use, int]]:
-        channels, families = self._context.state.channels, self._context.state.families
-        ends = {query.starts.child, query.ends.child}
-        numbers = {number for child in children for number in self._graph.channels_of(child)}
-        for number in sorted(numbers):
-            channel = channels.accounts[number].channel
-            both = (families.child_at(channel.from_router), families.child_at(channel.to_router))
-            if both[0] in children and both[1] in children:
-                use = (channel.from_router, channel.to_router, number)
-                yield use, channels.latency_us(number)
-        for child in sorted(children - ends):
-            for (from_router, to_router), abstract_link in self._graph.abstract_links(
-                child
-            ).items():
-                yield (from_router, to_router, 0), abstract_link.latency_us
-        for router, latency_us in query.starts.near:
-            yield (START, router, 0), latency_us
+        """Yield every edge of the graph with its latency."""
+        yield from self._channels(query, children)
+        for child in sorted(children - {query.starts.child, query.ends.child}):
+            links = self._graph.abstract_links(child)
+            for (from_router, to_router), abstract_link in links.items():
+                for use in _copies(from_router, to_router, abstract_link.link_disjoint):
+                    yield use, abstract_link.latency_us
+            for router in self._borders_of(child):
+                for use in _copies(router, router, WAYS_MAX):
+                    yield use, 0
+        for near in query.starts.inner:
+            for use in _copies(START, near.router, near.link_disjoint):
+                yield use, near.latency_us
+        for near in query.ends.inner:
+            for use in _copies(near.router, END, near.link_disjoint):
+                yield use, near.latency_us
         for gate in query.starts.gates:
             yield (START, gate.router, gate.channel_id), 0
-        for router, latency_us in query.ends.near:
-            yield (router, END, 0), latency_us
         for gate in query.ends.gates:
             yield (gate.router, END, gate.channel_id), 0
+
+    def _channels(
+        self, query: ScopePathQuery, children: frozenset[str]
+    ) -> Iterator[tuple[Use, int]]:
+        """Yield the channels between these children.
+
+        No path comes back to the child of the publisher, or leaves that of the subscriber.
+        """
+        channels, families = self._context.state.channels, self._context.state.families
+        numbers = {number for child in children for number in self._graph.channels_of(child)}
+        begin, end = children - {query.ends.child}, children - {query.starts.child}
+        for number in sorted(numbers):
+            channel = channels.accounts[number].channel
+            from_router, to_router = channel.from_router, channel.to_router
+            if families.child_at(from_router) in begin and families.child_at(to_router) in end:
+                yield (from_router, to_router, number), channels.latency_us(number)
 
     def _corridor(self, query: ScopePathQuery) -> frozenset[str]:
         """Return the children on the best few paths between the two ends, full or not."""
@@ -239,52 +309,77 @@ class PathPlanner:
         seen |= onward
         return onward
 
+    def _borders_of(self, child: str) -> list[str]:
+        """Return the routers of a child at which paths may both enter and leave."""
+        accounts = self._context.state.channels.accounts
+        families = self._context.state.families
+        found = {
+            end
+            for number in self._graph.channels_of(child)
+            for end in (accounts[number].channel.from_router, accounts[number].channel.to_router)
+            if families.child_at(end) == child
+        }
+        return sorted(found.union(self._graph.above(child)))
+
     # From router paths to plans.
 
     def _planned(self, query: ScopePathQuery, layout: _Layout, path: FoundPath) -> PlannedPath:
         families, own = self._context.state.families, self._context.state.channels.accounts
         first = layout.uses[path.channel_ids[0]]
         child = query.starts.child or families.child_at(first[1]) or ""
-        entry = Gate(router=first[1], channel_id=first[2]) if first[2] else None
-        uses, estimate_us = [first], layout.estimates_us[path.channel_ids[0]]
+        entry: Gate | None = None
+        exit_gate: Gate | None = None
+        uses: list[Use] = []
+        estimate_us = 0
         steps: list[Step] = []
         channel_ids: list[int] = []
-        for number in path.channel_ids[1:]:
+        for number in path.channel_ids:
             use = layout.uses[number]
-            if use[2] in own and use[1] != END:
+            uses.append(use)
+            if is_inside(use):
+                estimate_us += layout.estimates_us[number]
+            elif use[0] == START:
+                entry = Gate(router=use[1], channel_id=use[2])
+            elif use[1] == END:
                 exit_gate = Gate(router=use[0], channel_id=use[2])
-                uses.append(use)
+            elif use[2] in own:
+                leaving = Gate(router=use[0], channel_id=use[2])
                 steps.append(
-                    Step(child, entry, exit_gate, estimate_us or ASSUMED_LATENCY_US, tuple(uses))
+                    Step(child, entry, leaving, estimate_us or ASSUMED_LATENCY_US, tuple(uses))
                 )
                 child = families.child_at(use[1]) or ""
                 entry = Gate(router=use[1], channel_id=use[2])
                 channel_ids.append(use[2])
                 uses, estimate_us = [use], 0
-            else:
-                uses.append(use)
-                estimate_us += layout.estimates_us[number]
-        last = layout.uses[path.channel_ids[-1]]
-        last_gate = Gate(router=last[0], channel_id=last[2]) if last[2] else None
-        steps.append(Step(child, entry, last_gate, estimate_us or ASSUMED_LATENCY_US, tuple(uses)))
+        steps.append(Step(child, entry, exit_gate, estimate_us or ASSUMED_LATENCY_US, tuple(uses)))
         return PlannedPath(tuple(steps), tuple(channel_ids))
 
-    def _fault(self, paths: list[PlannedPath]) -> Use | None:
-        """Return an edge to exclude: of a child that one path crosses twice, or of a trap."""
+    def _conflict(self, paths: Sequence[PlannedPath], search: PathSearch) -> Collection[Use] | None:
+        """Return links that no plan may use together, and that this one does; None without any."""
+        used = {use for path in paths for step in path.steps for use in step.uses}
+        for conflict in search.conflicts:
+            if conflict <= used:
+                return sorted(conflict)
+        edges = search.query.starts.edges | search.query.ends.edges
+        return self._shared_border(paths, edges) if search.is_node_disjoint else None
+
+    def _shared_border(
+        self, paths: Sequence[PlannedPath], edges: frozenset[str]
+    ) -> Collection[Use] | None:
+        """Return links of two paths that share a border router, or that meet in a trap."""
         crossed: dict[str, list[Step]] = {}
+        at_router: dict[str, tuple[PlannedPath, Step]] = {}
         for path in paths:
-            seen: set[str] = set()
             for step in path.steps:
-                if step.child in seen:
-                    return step.uses[0]
-                seen.add(step.child)
-                if step.entry is not None and step.exit is not None:
-                    crossed.setdefault(step.child, []).append(step)
-        for child, steps in crossed.items():
-            for at, one in enumerate(steps):
-                for other in steps[at + 1 :]:
-                    if self._is_trap(child, one, other):
-                        return _abstract_link_of(one) or _abstract_link_of(other)
+                gates = [gate for gate in (step.entry, step.exit) if gate is not None]
+                for router in {gate.router for gate in gates} - edges:
+                    other = at_router.setdefault(router, (path, step))
+                    if other[1] is not step:
+                        return conflict_of([step, other[1]], is_node_disjoint=True)
+                for other_step in crossed.setdefault(step.child, []):
+                    if self._is_trap(step.child, step, other_step):
+                        return conflict_of([step, other_step], is_node_disjoint=True)
+                crossed[step.child].append(step)
         return None
 
     def _is_trap(self, child: str, one: Step, other: Step) -> bool:
@@ -293,13 +388,82 @@ class PathPlanner:
         return self._graph.is_trap(child, entries, exits)
 
 
-def _abstract_link_of(step: Step) -> Use | None:
-    return next((use for use in step.uses if not use[2] and START not in use), None)
+def conflict_of(steps: Iterable[Step], *, is_node_disjoint: bool) -> frozenset[Use]:
+    """Return the links by which these steps of one child exclude each other.
+
+    A step that enters and leaves at one router uses no link inside the child. It bars the router
+    to node-disjoint paths, and bars nothing to others.
+    """
+    found: set[Use] = set()
+    for step in steps:
+        inside = [use for use in step.uses if is_inside(use)]
+        is_passing = all(use[0] == use[1] for use in inside)
+        if not is_passing:
+            found.update(inside)
+        elif is_node_disjoint:
+            found.update(use for use in step.uses if not is_inside(use))
+    return frozenset(found)
+
+
+def is_inside(use: Use) -> bool:
+    """Return whether an edge of a plan lies inside a child, and is neither channel nor gate."""
+    return use[2] <= 0
+
+
+def _nodes(use: Use, query: ScopePathQuery, own: Container[int]) -> tuple[str, str]:
+    """Return the nodes of a graph between which an edge leads; the second of a router has a mark.
+
+    A gate is the parent's channel: the paths enter by it at the first node, or leave at the second.
+    Edges of the end-points are the start and the end themselves.
+    """
+    here, there, _ = use
+    if is_inside(use):
+        return (here, _leaving(there)) if there != END else (here, there)
+    begins = START if here in query.starts.edges else _leaving(here)
+    ends = END if there in query.ends.edges else there
+    return (here if here == START else begins), ends
+
+
+def _border_count(path: FoundPath) -> int:
+    return len({name.removesuffix(_LEAVING) for name in path.routers} - {START, END})
+
+
+def highest_copies(uses: Iterable[Use]) -> list[Use]:
+    """Return the highest copy of each link, and all channels."""
+    found = {(use[0], use[1], max(0, use[2])): use for use in sorted(uses, reverse=True)}
+    return sorted(found.values())
+
+
+def _leaving(router: str) -> str:
+    return router + _LEAVING
+
+
+def _copies(from_router: str, to_router: str, count: int) -> list[Use]:
+    return [(from_router, to_router, -copy) for copy in range(count)]
+
+
+def _renumbered(paths: list[PlannedPath]) -> list[PlannedPath]:
+    """Return the paths with the first copies of each link, since all copies are alike."""
+    counts: dict[tuple[str, str], int] = {}
+    found = []
+    for path in paths:
+        steps = []
+        for step in path.steps:
+            uses = []
+            for use in step.uses:
+                if is_inside(use):
+                    copy = counts[use[:2]] = counts.get(use[:2], -1) + 1
+                    uses.append((use[0], use[1], -copy))
+                else:
+                    uses.append(use)
+            steps.append(structs.replace(step, uses=tuple(uses)))
+        found.append(PlannedPath(tuple(steps), path.channel_ids))
+    return found
 
 
 def _routers(ends: Ends) -> tuple[str, ...]:
     return (
-        *(router for router, _ in ends.near),
+        *(near.router for near in ends.near),
         *(gate.router for gate in ends.gates),
     )
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.broker.capacity.allocation import Refusal
+from gridstat.broker.capacity.path_skew import reason
 from gridstat.broker.requests.outcomes import refused
 from gridstat.model.errors import (
     LatencyNotSatisfiable,
     PathTooLong,
     RedundancyNotSatisfiable,
+    Refused,
     SecurityNotSatisfiable,
+    SkewNotSatisfiable,
 )
 from gridstat.model.qos import PATH_ROUTERS_MAX
 from gridstat.net.command.segment_messages import PIECES_MAX, joined_routers
@@ -35,12 +38,21 @@ def not_found(transaction: Transaction, answer: NotFound, query: ScopePathQuery)
         takes_us = answer.latency_us_best + transaction.ends_us
         missing_us = max(1, answer.latency_us_best - query.bound_us)
         text = f"{query.count} paths {ends} take {takes_us} µs at best, {missing_us} µs too much"
-        found = Refusal.of(
-            LatencyNotSatisfiable, text, bottleneck=ends, shortfall=f"{missing_us} µs"
-        )
-        return refused(found)
-    missing = max(1, query.count - answer.paths_max)
-    text = f"{query.count} disjoint paths {ends} are requested, and {answer.paths_max} exist"
+        kind: type[Refused] = LatencyNotSatisfiable
+        wanted_us = min(qos.latency_us for qos in transaction.quality.values())
+        if transaction.is_skewed and takes_us <= wanted_us:
+            kind = SkewNotSatisfiable
+            why = reason(transaction.variable, takes_us)
+            text = f"of {query.count} paths {ends} one is too slow for a second one: {why}"
+        return refused(Refusal.of(kind, text, bottleneck=ends, shortfall=f"{missing_us} µs"))
+    return too_few(transaction, query.count, answer.paths_max)
+
+
+def too_few(transaction: Transaction, wanted: int, count: int) -> RefusedOutcome:
+    """Return the refusal for a number of disjoint paths of which fewer exist."""
+    ends = _ends(transaction)
+    missing = max(1, wanted - count)
+    text = f"{wanted} disjoint paths {ends} are requested, and {count} exist"
     unit = "path" if missing == 1 else "paths"
     return refused(
         Refusal.of(RedundancyNotSatisfiable, text, bottleneck=ends, shortfall=f"{missing} {unit}")
@@ -66,12 +78,15 @@ def join_refusal(
     if any(len(path.pieces) > PIECES_MAX for path in joined[0]):
         return _too_long(transaction, f"more than {PIECES_MAX} pieces", 0)
     if scope_paths is None or any(path.latency_us > bound_us for path in joined[0]):
-        return too_slow("all together")
+        return too_slow("all together", is_skewed=transaction.is_skewed)
     return None
 
 
-def too_slow(detail: str) -> RefusedOutcome:
+def too_slow(detail: str, *, is_skewed: bool = False) -> RefusedOutcome:
+    """Return the refusal of paths above their bound; `is_skewed`: that of several together."""
     text = f"the paths that the clouds can offer are too slow, {detail}"
+    if is_skewed:
+        return refused(SkewNotSatisfiable(f"{text}: copies would come too late"))
     return refused(LatencyNotSatisfiable(text))
 
 

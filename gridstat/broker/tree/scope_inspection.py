@@ -92,6 +92,7 @@ class ScopeInspection:
             "stage": Stage(stage).name.lower(),
             "variable": body.variable.name,
             "subscriber": body.subscriber,
+            "is_node_disjoint": body.is_node_disjoint,
             "degraded": list(body.degraded),
             "troubles": self._replanning.troubles(holding.contract),
             "paths": [

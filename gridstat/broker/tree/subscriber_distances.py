@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.tree.border_graph import ASSUMED_LATENCY_US
 from gridstat.broker.tree.path_planner import Ends
+from gridstat.net.command.segment_messages import Nearness
 
 if TYPE_CHECKING:
     from gridstat.broker.tree.tree_borders import TreeBorders
     from gridstat.broker.tree.tree_context import TreeContext
-    from gridstat.net.command.segment_messages import Nearness
 
 SUBSCRIBERS_MAX: Final = 65_536
 
@@ -21,11 +21,11 @@ class SubscriberDistances:
     def __init__(self, context: TreeContext, borders: TreeBorders) -> None:
         self._context = context
         self._borders = borders
-        self._near: dict[str, tuple[tuple[str, int], ...]] = {}
-        self._known: dict[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = {}
+        self._near: dict[str, tuple[Nearness, ...]] = {}
+        self._known: dict[tuple[Nearness, ...], tuple[Nearness, ...]] = {}
 
     def learn(self, subscriber: str, ends: tuple[Nearness, ...]) -> None:
-        near = tuple([(found.router, found.latency_us) for found in ends])
+        near = ends
         if len(self._known) > SUBSCRIBERS_MAX:
             self._known.clear()
         self._near.pop(subscriber, None)
@@ -34,23 +34,23 @@ class SubscriberDistances:
             del self._near[next(iter(self._near))]
 
     def ends(self, subscriber: str, child: str) -> Ends:
-        return Ends(child=child, near=self._completed(child, self._near.get(subscriber, ())))
+        return self._completed(child, self._near.get(subscriber, ()))
 
     def starts(self, name: str, starts: tuple[Nearness, ...]) -> Ends:
         child = self._context.state.families.child_at(name) or ""
-        near = tuple([(found.router, found.latency_us) for found in starts])
-        return Ends(child=child, near=self._completed(child, near))
+        return self._completed(child, starts)
 
-    def _completed(
-        self, child: str, near: tuple[tuple[str, int], ...]
-    ) -> tuple[tuple[str, int], ...]:
+    def _completed(self, child: str, near: tuple[Nearness, ...]) -> Ends:
         """Return distances for exactly the borders of a child.
 
         A border without a reported distance may be unknown to the reporter: it counts as far.
         """
         wanted = self._borders.wanted(child)
-        known = dict(near)
+        known = {found.router: found for found in near}
         if len(near) == len(wanted) and known.keys() == set(wanted):
-            return near
-        far_us = 2 * max(known.values(), default=ASSUMED_LATENCY_US)
-        return tuple([(router, known.get(router, far_us)) for router in wanted])
+            return Ends(child=child, near=near)
+        far_us = 2 * max((found.latency_us for found in near), default=ASSUMED_LATENCY_US)
+        completed = [
+            known.get(router) or Nearness(router=router, latency_us=far_us) for router in wanted
+        ]
+        return Ends(child=child, near=tuple(completed), is_guessed=True)

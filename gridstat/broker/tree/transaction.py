@@ -15,8 +15,11 @@ States:
     any open state --the owner cancels--> CANCELLED
 
 Messages. In RESERVING the broker sends `Reserve` to each child of the plan and waits for `Reserved`
-or `NotReserved` with the same round. After a refusal the next plan excludes what was refused; when
-no plan is left at one quality, the next lower quality is tried, in at most `rounds_max` rounds.
+or `NotReserved` with the same round. After a refusal the next plan excludes what was refused, so no
+plan is tried twice. At each quality node-disjoint paths are planned first, then paths that share
+routers, each in at most `rounds_max` rounds; when no plan is left, the next lower quality is tried.
+Where children have refused for too few disjoint paths, fewer and fewer paths are reserved at last,
+only to count those that exist; they are released, and the refusal says the number.
 
 Timeout. At its deadline a transaction is refused, and every child of the plan gets a `Release`.
 
@@ -30,10 +33,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from gridstat.broker.capacity.allocation import paths_wanted
 from gridstat.broker.capacity.negotiation import differences
+from gridstat.broker.capacity.path_skew import bounding_us
 from gridstat.broker.tree.current_paths import share_no_router
+from gridstat.model.qos import LATENCY_US_MAX, REDUNDANCY_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +58,10 @@ if TYPE_CHECKING:
         Reserved,
         SegmentedPath,
     )
+
+
+TRIED_MAX: Final = 24
+"""Maximum number of exclusions that are tried at one quality, for each kind of disjointness."""
 
 
 class TransactionState(Enum):
@@ -83,6 +93,22 @@ class TransactionOwner(Protocol):
         """Take over what is reserved and charged, or the reason why nothing is."""
 
 
+class KnownPaths:
+    """What plans and answers have shown of the disjoint paths that exist."""
+
+    __slots__ = ("conflicts", "is_counting", "levels", "paths_max")
+
+    def __init__(self) -> None:
+        self.conflicts: dict[bool, set[frozenset[Use]]] = {True: set(), False: set()}
+        """Links that exclude each other, to node-disjoint paths (True) and to any."""
+        self.paths_max = REDUNDANCY_MAX
+        """Upper bound of the disjoint paths that exist."""
+        self.is_counting = False
+        """True once the request is refused, and plans serve only to count the paths that exist."""
+        self.levels = 0
+        """Number of qualities that were asked for, once others serve only to count."""
+
+
 class Transaction:
     """Plans and answers of one transaction; `Coordinator` moves it from state to state."""
 
@@ -96,8 +122,10 @@ class Transaction:
         "excluded",
         "has_no_path",
         "is_kept",
+        "is_node_wanted",
         "is_sealed",
         "key",
+        "known",
         "level",
         "owner",
         "payers",
@@ -158,6 +186,9 @@ class Transaction:
         """Quality granted before anything failed, if this transaction is a replacement."""
         self.level = 0
         self.rounds = 0
+        self.is_node_wanted = any(qos.redundancy > 1 for qos in qualities[0].values())
+        """True while only node-disjoint paths are planned, before those that share routers."""
+        self.known = KnownPaths()
         self.untried: deque[frozenset[Use]] = deque([frozenset()])
         """Exclusions to plan with next, at the present quality."""
         self.tried: set[frozenset[Use]] = set()
@@ -194,11 +225,22 @@ class Transaction:
         return self.qualities[self.level]
 
     def bounded(self) -> Quality:
-        """Return the quality, with each latency reduced to the share of this scope."""
+        """Return the quality, with each latency reduced to the share of this scope, and to what
+        copies on several paths may take."""
+        bound_us = bounding_us(self.variable, paths_wanted(self.quality))
+        bound_us = LATENCY_US_MAX if bound_us is None else bound_us
         return {
-            mode: replace(qos, latency_us=max(1, qos.latency_us - self.ends_us))
+            mode: replace(qos, latency_us=max(1, min(qos.latency_us, bound_us) - self.ends_us))
             for mode, qos in self.quality.items()
         }
+
+    @property
+    def is_skewed(self) -> bool:
+        """True if the paths are bounded by when copies are recognised, and not as requested."""
+        bound_us = bounding_us(self.variable, paths_wanted(self.quality))
+        return bound_us is not None and bound_us < min(
+            qos.latency_us for qos in self.quality.values()
+        )
 
     @property
     def is_node_disjoint(self) -> bool:
@@ -218,27 +260,83 @@ class Transaction:
             if more not in self.tried:
                 self.untried.append(more)
 
+    def bar(self, uses: frozenset[Use], *, is_node_disjoint: bool) -> None:
+        """Plan again with the same exclusions, and never with all of these links together.
+
+        What no paths can do, node-disjoint ones cannot do either.
+        """
+        self.known.conflicts[True].add(uses)
+        if not is_node_disjoint:
+            self.known.conflicts[False].add(uses)
+        self.tried.discard(self.excluded)
+        self.untried.appendleft(self.excluded)
+
     def next_exclusion(self, rounds_max: int) -> frozenset[Use] | None:
-        """Return the links to leave out next, or None when every quality has been tried."""
-        while self.rounds < rounds_max:
-            while self.untried:
+        """Return the links to leave out next, or None when every quality has been tried.
+
+        At each quality paths that share no router come first, then those that share no channel;
+        each kind has `rounds_max` rounds.
+        """
+        while True:
+            while self.untried and self.rounds < rounds_max and len(self.tried) < TRIED_MAX:
                 found = self.untried.popleft()
                 if found not in self.tried:
                     self.tried.add(found)
                     return found
-            if self.level + 1 >= len(self.qualities):
+            if self.is_node_wanted:
+                self._try_kind(is_node_disjoint=False)
+            elif self.level + 1 < len(self.qualities):
+                self.level += 1
+                self._try_kind(is_node_disjoint=self.count > 1)
+            else:
                 return None
-            self.level += 1
-            self.untried = deque([frozenset()])
-            self.tried = set()
-        return None
 
-    def begin_again(self) -> None:
-        """Forget every attempt so far."""
-        self.level = 0
+    def _try_kind(self, *, is_node_disjoint: bool) -> None:
+        self.is_node_wanted = is_node_disjoint
         self.rounds = 0
         self.untried = deque([frozenset()])
         self.tried = set()
+
+    def count_paths(self) -> bool:
+        """Try one path fewer than before, to count those that exist; return whether to plan so.
+
+        Nothing is tried that the border graph alone excludes, or makes certain.
+        """
+        most = min(self.known.paths_max, self.count - 1)
+        is_certain = not (self.known.conflicts[False] or self.has_guessed_ends())
+        if most < (2 if is_certain else 1):
+            self.known.paths_max = most
+            return False
+        if not self.known.is_counting:
+            self.known.is_counting, self.known.levels = True, len(self.qualities)
+        self.qualities = [
+            *self.qualities,
+            {mode: replace(qos, redundancy=most) for mode, qos in self.quality.items()},
+        ]
+        self.level = len(self.qualities) - 1
+        self._try_kind(is_node_disjoint=False)
+        return True
+
+    def has_guessed_ends(self) -> bool:
+        return any(ends is not None and ends.is_guessed for ends in (self.starts, self.ends))
+
+    @property
+    def count_desired(self) -> int:
+        """Number of paths at the desired quality."""
+        return max(qos.redundancy for qos in self.qualities[0].values())
+
+    @property
+    def count(self) -> int:
+        """Number of paths at the present quality."""
+        return max(qos.redundancy for qos in self.quality.values())
+
+    def begin_again(self) -> None:
+        """Forget every attempt so far."""
+        if self.known.is_counting:
+            self.qualities = self.qualities[: self.known.levels]
+        self.level = 0
+        self._try_kind(is_node_disjoint=self.count > 1)
+        self.known = KnownPaths()
         self.refusal = None
         self.has_no_path = False
 

@@ -29,8 +29,10 @@ class TreeSettings:
     """Time after a join or leave during which a request waits for a missing path."""
     path_retry_ns: int = 200 * NS_PER_MS
     """Interval at which a missing path is searched again meanwhile."""
-    rounds_max: int = 8
-    """Number of plans tried for one generation of a contract."""
+    rounds_max: int = 24
+    """Number of plans tried for one quality of a contract, and for each kind of disjointness."""
+    rounds_again_max: int = 8
+    """The same for a contract that is planned again, perhaps with many others."""
     transactions_max: int = 100_000
     unknown_child_max: int = 1 << 20
     """Unknown segments that one child may report; a child with more is disconnected."""

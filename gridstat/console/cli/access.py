@@ -19,6 +19,7 @@ from gridstat.model.access_rules import (
     DELAY_MS_DEFAULT,
     DELAY_MS_MAX,
     RESERVED_MAX,
+    SESSIONS_MAX,
     AccessRule,
 )
 from gridstat.model.errors import Misuse
@@ -119,7 +120,13 @@ Subscriptions = Annotated[
 ]
 Sessions = Annotated[
     int | None,
-    typer.Option("--sessions", min=0, max=COUNT_MAX, help="Quota: sessions.", show_default=False),
+    typer.Option(
+        "--sessions", min=0, max=SESSIONS_MAX, help="Quota: sessions.", show_default=False
+    ),
+]
+Preempt = Annotated[
+    bool,
+    typer.Option("--preempt", help="May end contracts of lower priorities, if the policy says so."),
 ]
 
 
@@ -155,6 +162,7 @@ def grant(
     variables: Variables = None,
     subscriptions: Subscriptions = None,
     sessions: Sessions = None,
+    preempt: Preempt = False,
     at: At = "",
     folder: Folder = None,
     who: Operator = "",
@@ -175,6 +183,7 @@ def grant(
         variables=variables,
         subscriptions=subscriptions,
         sessions=sessions,
+        may_preempt=preempt,
     )
     broker = _broker(load_access(folder), at)
     facts = _ask(broker, GrantAccess(request_id=0, rule=rule), who)
@@ -347,6 +356,8 @@ def why_lines(facts: dict[str, Any]) -> Iterator[str]:
     if facts["is_allowed"]:
         by = f"by rule {rule['name']}" if rule else facts["reason"]
         yield f"{facts['cloud']}: yes, {wish}: {by}"
+        if facts.get("bound"):
+            yield f"  {facts['bound']}"
         return
     yield f"{facts['cloud']}: no: {facts['reason']}"
     if facts["mode"] == "observe":

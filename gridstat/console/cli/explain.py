@@ -128,6 +128,9 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
             f"    {when}: every {qos['every']}. slot within {milliseconds(qos['latency_us'])} over "
             f"{qos['redundancy']} disjoint path(s), priority {qos['priority']}"
         )
+    if not subscription.get("is_node_disjoint", True):
+        yield "    its paths are link-disjoint: they share a router, and no channel"
+    yield from band_texts(subscription)
     if "detection_ms" in subscription:
         yield f"    {detection_text(subscription['detection_ms'])}"
     for hop in subscription.get("plain", ()):  # A broker of the release before does not tell it.
@@ -147,6 +150,35 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
     if tight:
         share = 100 * tight["used"] / tight["capacity"] if tight["capacity"] else 0.0
         yield f"    tightest: {tight['what']}, {share:.1f} % promised"
+
+
+def band_texts(subscription: dict[str, Any]) -> Iterator[str]:
+    """Yield the band of a contract, for whom it was lowered, and whom it has lowered.
+
+    A broker of the release before does not tell them.
+    """
+    for mode, (best, worst) in sorted(subscription.get("band", {}).items(), key=_by_mode):
+        when = "" if int(mode) == 0 else f" in mode {mode}"
+        yield f"    agreed{when}: from every {best}. to every {worst}. slot"
+    cause = subscription.get("lowered_for")
+    if cause is not None:
+        yield f"    lowered for {_contract_text(cause)}"
+    for each in subscription.get("lowered", ()):
+        yield f"    has lowered {_contract_text(each)} to every {each['every']}. slot"
+
+
+def _by_mode(item: tuple[str, Any]) -> int:
+    return int(item[0])
+
+
+def _contract_text(contract: dict[str, Any]) -> str:
+    number = f"subscription {contract['subscription_id']}"
+    if "name" not in contract:
+        return f"{number}, which has ended"
+    return (
+        f"{number} of {contract['subscriber']} to {contract['name']} "
+        f"(priority {contract['priority']})"
+    )
 
 
 def detection_text(detection_ms: int | None) -> str:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 HELP = """Show what this machine grants against what gridstat wants, and the setting to change.
 
 Socket buffers, UDP GSO and GRO (tried on a socket), memory lock, real-time priority (tried), clock
-synchronisation, MTU, processors, kernel. A shortfall is advice and no error: gridstat runs, slower
-or less evenly.
+synchronisation, MTU, processors, kernel, libraries to seal datagrams, and edge routers running here
+that leave the channels of end-points plain. A shortfall is advice and no error: gridstat runs,
+slower, less evenly or less safely.
 
 Examples:
 

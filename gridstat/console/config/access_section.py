@@ -13,6 +13,7 @@ from gridstat.model.access_rules import (
     DELAY_MS_DEFAULT,
     DELAY_MS_MAX,
     RESERVED_MAX,
+    SESSIONS_MAX,
     TOML_KEYS,
     AccessRule,
 )
@@ -34,7 +35,6 @@ class AccessRuleSection(Section):
     who: str = Field(min_length=1, max_length=255)
     may: list[ActionWord] = Field(min_length=1, max_length=4)
     what: str = Field(min_length=1, max_length=255)
-    role: Literal["endpoint", "any"] = "endpoint"
     priority_best: int = Field(default=PRIORITY_DEFAULT, ge=PRIORITY_MIN, le=PRIORITY_MAX)
     reserved_bytes_per_s: int | None = Field(default=None, ge=0, le=RESERVED_MAX)
     owner: bool = False
@@ -44,7 +44,8 @@ class AccessRuleSection(Section):
     commands_per_s: int | None = Field(default=None, ge=0, le=COUNT_MAX)
     variables: int | None = Field(default=None, ge=0, le=COUNT_MAX)
     subscriptions: int | None = Field(default=None, ge=0, le=COUNT_MAX)
-    sessions: int | None = Field(default=None, ge=0, le=COUNT_MAX)
+    sessions: int | None = Field(default=None, ge=0, le=SESSIONS_MAX)
+    preempt: bool = False
 
     def rule(self) -> AccessRule:
         """Return the rule; raises `LayoutError` for names that are none."""

@@ -21,6 +21,7 @@ from gridstat.console.config.access_section import (
 from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.metrics_tls import MetricsTlsSection
 from gridstat.console.config.toml_file import Section, load_settings
+from gridstat.model.band_law import BandPolicy
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import LayoutError
 from gridstat.model.identifiers import ChannelId
@@ -189,6 +190,15 @@ class QuotaSection(Section):
     patterns_max: int = Field(default=1_000, ge=0, le=10**5)
 
 
+class BandsSection(Section):
+    """`[bands]`: what happens when a subscription does not fit; `raise_after_s` is the hold-down
+    after which a contract that was lowered may be raised again.
+    """
+
+    policy: Literal["first-come", "bands", "bands+preempt"] = BandPolicy.BANDS.value
+    raise_after_s: float = Field(default=10.0, ge=0.1, le=3_600, strict=False)
+
+
 class LogSection(Section):
     """`[log]`: level and format of the log."""
 
@@ -215,6 +225,7 @@ class CloudSettings(Section):
     channel: list[ChannelSection] = Field(default=[], max_length=100_000)
     timing: TimingSection = TimingSection()
     quota: QuotaSection = QuotaSection()
+    bands: BandsSection = BandsSection()
     keys: KeysSection = KeysSection()
     access: AccessWord | None = None
     access_rule: list[AccessRuleSection] = Field(default=[], max_length=RULES_IN_FILE_MAX)

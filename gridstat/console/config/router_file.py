@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gridstat.net.command.address import Address
 
 ARGUMENTS: Final = "arguments"
+EDGE_KEYS: Final = ("endpoint_security", "keys")
+"""Keys about the channels of end-points, which attach to edge routers alone."""
 HINT: Final = "`gridstat router --help` shows a file to begin from"
 
 
@@ -202,6 +204,15 @@ def _plan_of(settings: RouterSettings, path: Path) -> RouterPlan:
 
 def _check(settings: RouterSettings, *, file: str) -> None:
     """Check rules that involve several keys."""
+    for key in EDGE_KEYS:
+        if key in settings.model_fields_set and settings.role != RouterRole.EDGE.value:
+            raise complaint(
+                file,
+                key,
+                f'is for edge routers, and role is "{settings.role}"',
+                hint=f'leave {key} out, or write role = "edge"; channels between routers are set '
+                "in the cloud's file",
+            )
     cloud = settings.name.partition("/")[0]
     broker = settings.broker
     if broker.name not in {"", cloud}:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.requests.queries import NameService
-from gridstat.broker.settings import NS_PER_MS, AccessSettings, BrokerSettings, Quotas
+from gridstat.broker.settings import (
+    HOLD_GROWTH_MAX,
+    NS_PER_MS,
+    AccessSettings,
+    BandSettings,
+    BrokerSettings,
+    Quotas,
+)
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.config.metrics_tls import LOOPBACK, metrics_tls
 from gridstat.console.config.toml_file import beside
@@ -19,6 +26,7 @@ from gridstat.console.daemons.descriptors import take_descriptors
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.stand_by import JournalPlan, journal_plan
+from gridstat.model.band_law import BandPolicy
 from gridstat.model.probe_law import ProbeSettings
 from gridstat.net.command.driver import Driver, DriverEnvironment
 from gridstat.net.command.identity import Identity, Role
@@ -157,7 +165,8 @@ class BrokerDaemon:
 
 def broker_settings(settings: CloudSettings) -> BrokerSettings:
     """The file's figures in the machine's units."""
-    timing, quota = settings.timing, settings.quota
+    timing, quota, bands = settings.timing, settings.quota, settings.bands
+    raise_after_ns = round(bands.raise_after_s * NS_PER_S)
     return BrokerSettings(
         cloud=settings.cloud,
         parent="" if settings.parent is None else settings.parent.name,
@@ -174,6 +183,11 @@ def broker_settings(settings: CloudSettings) -> BrokerSettings:
         ),
         probes=ProbeSettings(timing.probe_interval_ms, timing.silent_ms_max),
         keys=settings.keys.settings(),
+        bands=BandSettings(
+            policy=BandPolicy(bands.policy),
+            raise_after_ns=raise_after_ns,
+            raise_after_ns_max=HOLD_GROWTH_MAX * raise_after_ns,
+        ),
     )
 
 

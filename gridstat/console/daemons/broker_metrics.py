@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "gridstat_broker"
 MS_PER_S: Final = 1_000
+CHANNELS_OF_END_POINT: Final = 2
+"""Channels of an end-point with one edge router: there and back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,12 @@ def _access(facts: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def key_families(facts: Mapping[str, Any]) -> Iterator[Metric]:
-    """Yield metrics of the seeds that a broker gives."""
+    """Yield metrics of the seeds that a broker gives; only a leaf broker has end-points."""
+    plain = len(facts["plain_channels"])
+    plain += CHANNELS_OF_END_POINT * sum(facts.get("plain_end_points", {}).values())
     for name, text, number in (
         ("sealed_channels", "Sealed channels that it gives seeds for.", facts["sealed_channels"]),
-        ("plain_channels", "Channels with security none.", len(facts["plain_channels"])),
+        ("plain_channels", "Channels with security none, end-points' ones too.", plain),
         ("unsealable_channels", "Channels closed as an end cannot seal.", len(facts["closed"])),
         ("overdue_seeds", "Channels without a fresh seed for long.", len(facts["overdue"])),
     ):

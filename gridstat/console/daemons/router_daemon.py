@@ -250,9 +250,11 @@ class RouterDaemon:
             self._plan_work(max(wait_s, 0.0005))
 
     def _poll(self) -> None:
-        self._inject(self._work.poll())
-        loop = asyncio.get_running_loop()
-        self._timers["poll"] = loop.call_later(self._work.poll_after_s(), self._poll)
+        try:
+            self._inject(self._work.poll())
+        finally:  # No failure ends the polls.
+            loop = asyncio.get_running_loop()
+            self._timers["poll"] = loop.call_later(self._work.poll_after_s(), self._poll)
         wait_s = self._work.wait_s()
         if wait_s is not None:
             self._plan_work(wait_s)

@@ -33,6 +33,7 @@ NS_PER_S: Final = 1_000_000_000
 OUTCOMES: Final = (
     "dispatched",
     "duplicate",
+    "too_old",
     "not_due",
     "malformed_short",
     "malformed_version",

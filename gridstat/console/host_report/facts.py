@@ -37,3 +37,5 @@ class HostFacts:
     mtu_bytes: Mapping[str, int] = field(default_factory=dict)
     seal_backends: Mapping[str, str] = field(default_factory=dict)
     """Libraries that seal datagrams, fastest first, with their full names."""
+    plain_edges: Mapping[str, str] = field(default_factory=dict)
+    """Edge routers that run here and do not seal their end-points' channels, each with its file."""

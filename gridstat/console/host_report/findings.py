@@ -95,6 +95,15 @@ def _sealing(facts: HostFacts) -> Iterator[Finding]:
         "libipsec-mb1)",
         why="channels with security hop carry nothing without it",
     )
+    plain = facts.plain_edges
+    yield Finding(
+        "end-points' channels",
+        granted=f"plain at {', '.join(plain)}" if plain else "no running router leaves them plain",
+        wanted="sealed",
+        is_enough=not plain,
+        change=f'endpoint_security = "hop" in {", ".join(plain.values())}, and a restart',
+        why="anybody can read and forge the events of plain channels",
+    )
 
 
 def _memory_and_priority(facts: HostFacts) -> Iterator[Finding]:

@@ -15,12 +15,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from gridstat.console.config.router_file import load_router
 from gridstat.console.host_report.facts import ClockFacts, HostFacts
 from gridstat.console.host_report.findings import (
     RECEIVE_BUFFER_BYTES_WANTED,
     SEND_BUFFER_BYTES_WANTED,
 )
 from gridstat.core._core import seal_backends
+from gridstat.model.channel_security import NONE
+from gridstat.model.errors import GridStatError
 
 UDP_SEGMENT: Final = 103
 UDP_GRO: Final = 104
@@ -52,7 +55,29 @@ def host_facts() -> HostFacts:
         clock=clock_facts(),
         mtu_bytes=interface_mtus(),
         seal_backends=seal_backends(),
+        plain_edges=plain_edges(),
     )
+
+
+def plain_edges(processes: Path = Path("/proc")) -> dict[str, str]:
+    """Return the edge routers that run here with plain end-points, as far as their files can be
+    read: name and file."""
+    found: dict[str, str] = {}
+    for process in sorted(processes.glob("[0-9]*")):
+        try:
+            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            at = words.index("router")
+            if not any("gridstat" in word for word in words[:at]):
+                continue
+            folder = (process / "cwd").readlink()
+            for word in words[at + 1 :]:
+                if word.endswith(".toml"):
+                    plan = load_router(folder / word)
+                    if plan.is_edge and plan.endpoint_security == NONE:
+                        found[plan.name] = str(folder / word)
+        except (OSError, ValueError, GridStatError):
+            continue  # It has ended, is no router, or is none of our business.
+    return found
 
 
 def buffer_bytes() -> tuple[int, int]:

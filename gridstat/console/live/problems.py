@@ -96,6 +96,12 @@ def _key_problems(survey: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
         yield 0, reason
     for label in keys.get("overdue", ()):
         yield 1, f"channel {label} has had no fresh seed for long: it stops 24 h after its last one"
+    for edge, count in keys.get("plain_end_points", {}).items():
+        yield (
+            6,
+            f"router {edge}: {counted(count, 'end-point')} with security none, whose events "
+            "anybody can read and forge",
+        )
     for router in survey["routers"]:
         keyless = router["counters"].get("channels_long_without_key")
         if keyless:

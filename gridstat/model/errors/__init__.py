@@ -29,7 +29,9 @@ GridStatError
 │   ├── QuotaReached           more than one end-point may hold         1105
 │   ├── PathTooLong            a path would cross too many routers      1106
 │   ├── ModeNotDefined         a mode is named that nobody has defined  1107
-│   └── SecurityNotSatisfiable a channel is not sealed as it must be    1108
+│   ├── SecurityNotSatisfiable a channel is not sealed as it must be    1108
+│   ├── SkewNotSatisfiable     copies by a slow path come too late      1110
+│   └── Preempted              a higher priority needed the room        1111
 ├── LinkDown                   a peer cannot be reached                 2xxx
 │   ├── DeadlinePassed         no answer in time                        2001
 │   └── CertificateRefused     the peer does not trust the certificate  2015
@@ -107,12 +109,14 @@ from gridstat.model.errors.refusals import (
     NotAuthorised,
     NotPublished,
     PathTooLong,
+    Preempted,
     QuotaReached,
     RedundancyNotSatisfiable,
     Refused,
     RouterFull,
     SecurityNotSatisfiable,
     ShuttingDown,
+    SkewNotSatisfiable,
     StaleTerm,
     StillInUse,
     TypeMismatch,
@@ -162,6 +166,7 @@ __all__ = [
     "NotPublished",
     "NotReadOnly",
     "PathTooLong",
+    "Preempted",
     "QuotaReached",
     "RecordsGone",
     "RedundancyNotSatisfiable",
@@ -169,6 +174,7 @@ __all__ = [
     "RouterFull",
     "SecurityNotSatisfiable",
     "ShuttingDown",
+    "SkewNotSatisfiable",
     "StaleTerm",
     "StillInUse",
     "StorageFailed",

@@ -218,3 +218,21 @@ class SecurityNotSatisfiable(Refused):
 
     code = 1108
     remedy = 'mark the channels `security = "hop"`, or ask for less'
+
+
+class SkewNotSatisfiable(Refused):
+    """A path is so much slower than another may be that its copies would come too late to replace
+    what that one loses."""
+
+    code = 1110
+    remedy = (
+        "ask for fewer paths, for a slower publication, or shorten the slow channels: routers "
+        "recognise copies for 0.75 s, and for less above 5,000 events/s"
+    )
+
+
+class Preempted(Refused):
+    """A contract was ended for one of a higher priority that needed its room."""
+
+    code = 1111
+    remedy = "subscribe again later, with a wider band or a higher priority"

@@ -2,14 +2,15 @@
 
 A seed may come before its channel is open; it waits, and is accepted when the channel opens. The
 caller says when channels open and close, calls `step` often, and passes `SeedInstalled` on to the
-giver of the seed.
+giver of the seed. A channel that fails in the core holds up no other.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from gridstat.model.errors import GridStatError
 from gridstat.model.keys.receiving_keys import ReceivingKeys
 from gridstat.model.keys.sending_keys import SendingKeys
 
@@ -54,6 +55,28 @@ class SeedOver:
     is_sender: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SeedOverdue:
+    """A channel has had no fresh seed for long, and will stop; said once until one comes."""
+
+    channel_id: int
+    is_sender: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeysFailed:
+    """The core refused the key of a channel, which is tried again; said once until it succeeds."""
+
+    channel_id: int
+    is_sender: bool
+    reason: str
+
+
+KeyNews: TypeAlias = SeedOver | SeedOverdue | KeysFailed
+_End: TypeAlias = tuple[int, bool]
+"""A channel, and whether it is its sending end."""
+
+
 class ChannelKeys:
     """Keys of the channels of one core; what was given for a closed channel is forgotten."""
 
@@ -68,14 +91,17 @@ class ChannelKeys:
         self._waiting_firsts: dict[int, tuple[Seed, int, int]] = {}
         """Seeds of channels that are not open, with the first epoch and the time of receipt."""
         self._over: set[int] = set()
+        self._failed: set[_End] = set()
+        """Ends whose core does not have the keys that it should have."""
+        self._overdue: set[_End] = set()
 
     # Channels.
 
-    def channel_opened(self, channel_id: int, now_ns: int) -> None:
+    def channel_opened(self, channel_id: int, now_ns: int, *, goes_on: bool = False) -> None:
         """Install a key in a channel that was opened, or opened again.
 
-        Epochs have passed while it was closed, and the receiver has counted them. Its counter may
-        have begun anew, so a key that was in use is followed by another one in any case.
+        Epochs have passed while it was closed, and the receiver has counted them. Unless its
+        counter `goes_on`, a key that was in use is followed by another one in any case.
         """
         self._channels.add(channel_id)
         waiting = self._waiting_firsts.pop(channel_id, None)
@@ -84,20 +110,24 @@ class ChannelKeys:
             key = keys.step(now_ns, 0) or keys.key()
         elif channel_id in self._sending:
             keys = self._sending[channel_id]
-            key = keys.step(now_ns, 0) or keys.advance(now_ns)
+            anew = keys.go_on if goes_on else keys.advance
+            key = keys.step(now_ns, 0) or anew(now_ns)
         else:
             return
         if not keys.is_over(now_ns):  # The next step reports one that is.
             self._core.set_sending_key(channel_id, *key)
 
     def channel_interrupted(self, channel_id: int) -> None:
-        """Note that a channel is closed in the core for now; its keys wait for it."""
+        """Note that a channel is about to close in the core; its keys wait for it."""
+        if channel_id in self._channels and channel_id in self._sending:
+            self._sending[channel_id].carry(self._core.sending_state(channel_id)["datagrams"])
         self._channels.discard(channel_id)
 
     def channel_closed(self, channel_id: int) -> None:
         self._channels.discard(channel_id)
         self._sending.pop(channel_id, None)
         self._waiting_firsts.pop(channel_id, None)
+        self._failed.discard((channel_id, True))
 
     def source_opened(self, channel_id: int, now_ns: int) -> list[SeedInstalled]:
         """Accept the seed that waits for this source; reinstall the keys of one opened again."""
@@ -115,6 +145,7 @@ class ChannelKeys:
         self._receiving.pop(channel_id, None)
         self._waiting_seeds.pop(channel_id, None)
         self._over.discard(channel_id)
+        self._failed.discard((channel_id, False))
 
     # Seeds.
 
@@ -149,38 +180,71 @@ class ChannelKeys:
 
     # Time.
 
-    def step(self, now_ns: int) -> list[SeedOver]:
+    def step(self, now_ns: int) -> list[KeyNews]:
         """Begin epochs that are due, follow those of the senders, and end old seeds."""
-        over: list[SeedOver] = []
-        for channel_id, keys in list(self._sending.items()):
-            if channel_id not in self._channels:
-                continue
-            if keys.is_over(now_ns):
-                del self._sending[channel_id]
-                self._core.clear_sending_key(channel_id)
-                over.append(SeedOver(channel_id, is_sender=True))
-                continue
-            datagrams = self._core.sending_state(channel_id)["datagrams"]
-            key = keys.step(now_ns, datagrams)
-            if key is not None:
-                self._core.set_sending_key(channel_id, *key)
-        for channel_id, accepted in list(self._receiving.items()):
-            state = self._core.receiving_state(channel_id)
-            if accepted.step(now_ns, state["epoch"], state["unknown_epochs"]):
-                found = accepted.keys()
-                self._core.set_receiving_keys(channel_id, found)
-                if not found and channel_id not in self._over:
-                    self._over.add(channel_id)
-                    over.append(SeedOver(channel_id, is_sender=False))
-        return over
+        news: list[KeyNews] = []
+        for channel_id in [each for each in self._sending if each in self._channels]:
+            news += self._apart(self._step_sending, (channel_id, True), now_ns)
+        for channel_id in list(self._receiving):
+            news += self._apart(self._step_receiving, (channel_id, False), now_ns)
+        return [*news, *self._newly_overdue(now_ns)]
+
+    def _newly_overdue(self, now_ns: int) -> list[SeedOverdue]:
+        before, self._overdue = self._overdue, self._overdue_ends(now_ns)
+        return [SeedOverdue(*end) for end in sorted(self._overdue - before)]
+
+    def _apart(
+        self, step: Callable[[int, int], list[KeyNews]], end: _End, now_ns: int
+    ) -> list[KeyNews]:
+        """Step one channel; where its core fails, the others go on."""
+        try:
+            news = step(end[0], now_ns)
+        except GridStatError as error:
+            is_known = end in self._failed
+            self._failed.add(end)
+            return [] if is_known else [KeysFailed(*end, str(error.args[0]))]
+        self._failed.discard(end)
+        return news
+
+    def _step_sending(self, channel_id: int, now_ns: int) -> list[KeyNews]:
+        keys = self._sending[channel_id]
+        if keys.is_over(now_ns):
+            self._core.clear_sending_key(channel_id)
+            del self._sending[channel_id]
+            return [SeedOver(channel_id, is_sender=True)]
+        datagrams = self._core.sending_state(channel_id)["datagrams"]
+        key = keys.step(now_ns, datagrams)
+        if key is None and (channel_id, True) in self._failed:
+            key = keys.advance(now_ns)  # Nobody knows which key the core has.
+        if key is not None:
+            self._core.set_sending_key(channel_id, *key)
+        return []
+
+    def _step_receiving(self, channel_id: int, now_ns: int) -> list[KeyNews]:
+        accepted = self._receiving[channel_id]
+        state = self._core.receiving_state(channel_id)
+        has_changed = accepted.step(now_ns, state["epoch"], state["unknown_epochs"])
+        if not has_changed and (channel_id, False) not in self._failed:
+            return []
+        found = accepted.keys()
+        self._core.set_receiving_keys(channel_id, found)
+        if found or channel_id in self._over:
+            return []
+        self._over.add(channel_id)
+        return [SeedOver(channel_id, is_sender=False)]
 
     # What people see.
 
     def overdue(self, now_ns: int) -> list[int]:
         """Return the channels, of either direction, whose fresh seed is overdue."""
-        sending = [number for number, keys in self._sending.items() if keys.is_overdue(now_ns)]
-        receiving = [number for number, keys in self._receiving.items() if keys.is_overdue(now_ns)]
-        return sorted({*sending, *receiving})
+        return sorted({channel_id for channel_id, _ in self._overdue_ends(now_ns)})
+
+    def _overdue_ends(self, now_ns: int) -> set[_End]:
+        sending = {(each, True) for each, keys in self._sending.items() if keys.is_overdue(now_ns)}
+        receiving = {
+            (each, False) for each, keys in self._receiving.items() if keys.is_overdue(now_ns)
+        }
+        return sending | receiving
 
     def keyless(self) -> list[int]:
         """Return the open channels, of either direction, that have no key."""

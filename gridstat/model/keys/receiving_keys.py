@@ -9,13 +9,15 @@ epoch was authenticated, and accepts the epoch before for 10 seconds. A channel 
 hours: then the receiver moves on by its own clock, and accepts an epoch more on either side of the
 one that it expects. After an interruption in which the sender ended epochs early, by the number of
 its datagrams, their epochs have no key here. The core reports the bytes of such epochs, and the
-receiver tries them in turn, each for a short time, the likeliest first. A forged datagram can cause
-such a trial, and nothing else: what is in use stays installed, and no epoch is tried again before
-all others that were reported.
+receiver tries them in turn, a few at once and each for a short time, the likeliest first. A forged
+datagram can cause such a trial, and nothing else: what is in use stays installed. Every other trial
+is of the epochs nearest to the expected one, so that whoever sends all bytes cannot keep those
+waiting for a round of all others.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.model.key_schedule import EPOCHS, OLD_EPOCH_NS, next_seed
@@ -29,7 +31,7 @@ from gridstat.model.keys.key_settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
 PENDING_MAX: Final = 2
 """Chains beside the one in use: the oldest one that the sender may have, and the newest."""
@@ -37,8 +39,28 @@ OLD_MAX: Final = 3
 """Keys of ended epochs that are accepted for a while."""
 KEYS_MAX: Final = 8
 """Keys that a core accepts for one channel."""
-TRIAL_NS: Final = 2_000_000_000
-"""Time for which an epoch is tried before another one is."""
+
+
+class _Tier(IntEnum):
+    """How far an epoch is from the expected one."""
+
+    NEAR = 0
+    MIDDLE = 1
+    FAR = 2
+
+
+TRIAL_NS: Final = {_Tier.NEAR: 1_250_000_000, _Tier.MIDDLE: 1_250_000_000, _Tier.FAR: 2_000_000_000}
+"""Time for which epochs are tried before others are; a sender that is ahead of its time sends much.
+The turns of all tiers take no round number of seconds, or slow senders might always miss theirs."""
+REPORT_NS: Final = 10_000_000_000
+"""Time for which a reported byte is tried; a sender that is still there is reported again."""
+TURNS: Final = (_Tier.NEAR, _Tier.MIDDLE, _Tier.NEAR, _Tier.FAR)
+NEAR_AHEAD: Final = 8
+MIDDLE_AHEAD: Final = 32
+BEHIND: Final = 4
+"""Epochs before the expected one that are no farther than these."""
+FAR_MAX: Final = 2
+"""Far epochs that are tried at once, since each costs hundreds of derivations."""
 ROUNDS: Final = 4
 """Numbers with the same byte that are tried in turn, since the header wraps at 256."""
 _HALF: Final = EPOCHS // 2
@@ -54,10 +76,14 @@ class ReceivingKeys:
         self._in_use: _Chain | None = None
         self._old: list[tuple[NumberedKey, int]] = []
         """Keys of ended epochs, each with the time until which it is accepted."""
-        self._trial: _Trial | None = None
-        self._reported: set[int] = set()
-        """Bytes without a key that wait to be tried."""
-        self._tried: set[tuple[_Chain, int]] = set()
+        self._trial: tuple[_Held, ...] = ()
+        """Epochs whose keys are installed for a short time, each with a byte of its own."""
+        self._trial_until_ns = 0
+        self._turn = 0
+        self._reported: dict[int, int] = {}
+        """Bytes without a key, each with the time until which its epochs are tried."""
+        self._tried: set[_Candidate] = set()
+        """Epochs that are not tried again before the others of their tier."""
 
     @property
     def given_ns(self) -> int | None:
@@ -122,12 +148,12 @@ class ReceivingKeys:
         pending = self._pending()[::-1]
         for chain in pending[:1]:
             yield from chain.held[:_LIKELIEST]
-        if self._trial is not None:
-            yield self._trial.held
+        yield from self._trial[:1]
         for chain in pending[1:]:
             yield from chain.held[:_LIKELIEST]
         for chain in pending:
             yield from chain.held[_LIKELIEST:]
+        yield from self._trial[1:]
 
     def _follow(self, byte: int, now_ns: int) -> None:
         """Move to the epoch of an authenticated datagram, if it is not the present one."""
@@ -140,8 +166,8 @@ class ReceivingKeys:
             if chain.epoch <= earlier.epoch < held.epoch:
                 self._keep_old(earlier.key, now_ns)
         chain.hear(held.epoch, now_ns)
-        if self._trial is not None and held is self._trial.held:
-            self._trial = None
+        if held in self._trial:
+            self._trial = ()
             self._reported.clear()
             self._tried.clear()
 
@@ -174,45 +200,83 @@ class ReceivingKeys:
         """Forget what belongs to chains that have ended."""
         if self._in_use not in self._chains:
             self._in_use = None
-        if self._trial is not None and self._trial.held.chain not in self._chains:
-            self._trial = None
-        self._tried = {each for each in self._tried if each[0] in self._chains}
+        self._trial = tuple(held for held in self._trial if held.chain in self._chains)
+        self._tried = {each for each in self._tried if each.chain in self._chains}
 
     def _try(self, unknown: Collection[int], now_ns: int) -> None:
-        """Choose an epoch to try: that of an unknown byte which a sender is most likely in."""
-        self._reported.update(unknown)
-        if self._trial is not None and now_ns >= self._trial.until_ns:
-            self._trial = None
-        if self._trial is not None or not self._reported:
+        """Choose epochs to try: those of unknown bytes that a sender is most likely in."""
+        self._reported.update(dict.fromkeys(unknown, now_ns + REPORT_NS))
+        if now_ns >= self._trial_until_ns:
+            self._trial = ()
+        if self._trial or not self._reported:
             return
-        found = self._untried(now_ns)
-        if found is None:
-            self._tried.clear()
-            found = self._untried(now_ns)
-        if found is None:
-            self._reported.clear()
-            return
-        chain, epoch = found
-        self._tried.add(found)
-        self._reported.discard(epoch % EPOCHS)
-        self._trial = _Trial(_Held(chain, epoch, chain.key_of(epoch)), now_ns + TRIAL_NS)
+        self._reported = {byte: until for byte, until in self._reported.items() if now_ns < until}
+        candidates = self._candidates(now_ns)
+        chosen: list[_Candidate] = []
+        tier = _Tier.NEAR
+        for _ in TURNS:
+            if not chosen:
+                tier = TURNS[self._turn % len(TURNS)]
+                self._turn += 1
+                chosen = self._choose({each: r for each, r in candidates.items() if r.tier is tier})
+        self._trial_until_ns = now_ns + TRIAL_NS[tier]
+        self._trial = tuple(_Held(*each, each.chain.key_of(each.epoch)) for each in chosen)
 
-    def _untried(self, now_ns: int) -> tuple[_Chain, int] | None:
-        """Return the likeliest epoch of a reported byte that was not tried."""
-        accepted = self._accepted()
-        reported = self._reported - accepted.keys()
-        for wrapped in range(0, ROUNDS * EPOCHS, EPOCHS):
-            found = [
-                (abs(nearest - chain.expected(now_ns)), -at, epoch)
-                for at, chain in enumerate(self._chains)
-                for byte in reported
-                if chain.can_reach(epoch := (nearest := chain.nearest(byte, now_ns)) + wrapped)
-                and (chain, epoch) not in self._tried
-            ]
-            if found:
-                _, behind, epoch = min(found)
-                return self._chains[-behind], epoch
-        return None
+    def _choose(self, ranks: Mapping[_Candidate, _Rank]) -> list[_Candidate]:
+        """Return those candidates of one tier whose turn it is, with a byte of its own each."""
+        if not ranks:
+            return []
+        if self._tried.issuperset(ranks):
+            self._tried -= ranks.keys()
+        bound = max(KEYS_MAX - len(self._accepted()), 1)
+        if next(iter(ranks.values())).tier is _Tier.FAR:
+            bound = min(bound, FAR_MAX)
+        chosen: dict[int, _Candidate] = {}
+        for each in sorted(ranks.keys() - self._tried, key=lambda each: ranks[each].order()):
+            if len(chosen) < bound:
+                chosen.setdefault(each.epoch % EPOCHS, each)
+        self._tried.update(chosen.values())
+        return list(chosen.values())
+
+    def _candidates(self, now_ns: int) -> dict[_Candidate, _Rank]:
+        """Return the epochs of reported bytes whose keys can be derived."""
+        found: dict[_Candidate, _Rank] = {}
+        reported = self._reported.keys() - self._accepted().keys()
+        for at, chain in enumerate(self._chains):
+            expected = chain.expected(now_ns)
+            for byte in reported:
+                nearest = chain.nearest(byte, now_ns)
+                for wrapped in range(ROUNDS):
+                    epoch = nearest + wrapped * EPOCHS
+                    if chain.can_reach(epoch):
+                        found[_Candidate(chain, epoch)] = _Rank(wrapped, nearest - expected, -at)
+        return found
+
+
+class _Candidate(NamedTuple):
+    """An epoch of a chain that a sender may be in."""
+
+    chain: _Chain
+    epoch: int
+
+
+class _Rank(NamedTuple):
+    """How likely a candidate is: rounds of the header's byte, epochs ahead, place of its chain."""
+
+    wrapped: int
+    ahead: int
+    place: int
+
+    @property
+    def tier(self) -> _Tier:
+        """How soon it is tried again."""
+        if self.wrapped == 0 and -BEHIND <= self.ahead <= MIDDLE_AHEAD:
+            return _Tier.NEAR if self.ahead <= NEAR_AHEAD else _Tier.MIDDLE
+        return _Tier.FAR
+
+    def order(self) -> tuple[int, int, int, int]:
+        """Return the key to sort by, the likeliest first."""
+        return self.wrapped, abs(self.ahead), self.place, self.ahead
 
 
 class _Held(NamedTuple):
@@ -221,13 +285,6 @@ class _Held(NamedTuple):
     chain: _Chain | None
     epoch: int
     key: NumberedKey
-
-
-class _Trial(NamedTuple):
-    """An epoch of a chain whose key is installed for a short time."""
-
-    held: _Held
-    until_ns: int
 
 
 class _Chain:

@@ -3,8 +3,10 @@
     no key --seed and first epoch--> sending --epoch over--> sending with the next key
     sending --seed too old--> no key: the channel sends nothing
 
-A sender never uses a key again after its counter may have begun anew: when its channel was opened
-again in the core, it goes on with the next epoch. A new process has no seed, and waits for one.
+A sender never uses a key again after its counter may have begun anew: then it goes on with the next
+epoch. Where the counter of a channel that was opened again goes on, so does the key, or a second
+opening would leave the receiver an epoch too far behind. A new process has no seed, and waits for
+one.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from gridstat.model.keys.key_settings import (
     numbered_key,
 )
 
-DATAGRAMS_MAX: Final = EPOCH_DATAGRAMS - EPOCH_DATAGRAMS // 8
-"""Datagrams after which an epoch ends: a margin of a million, for those sent until the next
-step."""
+DATAGRAMS_MAX: Final = EPOCH_DATAGRAMS - EPOCH_DATAGRAMS // 4
+"""Datagrams after which an epoch ends: a margin of two million, for those sent until the next step.
+A core stops a quarter of the margin before its end."""
+CARRIED_MAX: Final = EPOCH_DATAGRAMS // 16
+"""Datagrams before a channel was opened again with which its key still goes on."""
 
 
 class SendingKeys:
@@ -36,6 +40,8 @@ class SendingKeys:
         self.number = seed.number
         self.epoch = first_epoch
         self.given_ns = now_ns
+        self._carried = 0
+        """Datagrams under the present key before its channel was opened again."""
 
     def key(self) -> NumberedKey:
         """Return the key of the present epoch."""
@@ -55,14 +61,26 @@ class SendingKeys:
                 self._secret = next_seed(self._secret)
             self.epoch += steps
             self._began_ns += passed * epoch_ns
+            self._carried = 0
             return self.key()
-        return self.advance(now_ns) if datagrams >= DATAGRAMS_MAX else None
+        return self.advance(now_ns) if datagrams + self._carried >= DATAGRAMS_MAX else None
+
+    def carry(self, datagrams: int) -> None:
+        """Note the datagrams under the present key before its channel closes."""
+        self._carried += datagrams
+
+    def go_on(self, now_ns: int) -> NumberedKey:
+        """Return the key of a channel that was opened again, whose counter goes on as well."""
+        if self._carried >= CARRIED_MAX:
+            return self.advance(now_ns)
+        return self.step(now_ns, 0) or self.key()
 
     def advance(self, now_ns: int) -> NumberedKey:
         """Begin the next epoch now, and return its key."""
         self._secret = next_seed(self._secret)
         self.epoch += 1
         self._began_ns = now_ns
+        self._carried = 0
         return self.key()
 
     def is_over(self, now_ns: int) -> bool:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from gridstat.model.paths.budget import Budget
     from gridstat.model.paths.problem import Problem, Route
 
-STEPS_PER_SPACE: Final = 16
-"""Steps charged for a flow through a space, in labels of a single walk."""
+STEPS_PER_SPACE: Final = 32
+"""Steps charged for a space beside the labels of its flows: its network is built anew."""
 
 PRICE_MAX: Final = 1 << 12
 PRICE_ROUNDS_MAX: Final = 8
@@ -62,6 +62,7 @@ class Branching:
 
     def __init__(self, problem: Problem, bounds_us: Sequence[int], budget: Budget) -> None:
         problem.narrow(bounds_us[-1])
+        budget.charge(2 * len(problem.graph.routers))
         self._problem = problem
         self._bounds_us = bounds_us
         self._budget = budget
@@ -201,7 +202,9 @@ class Branching:
     ) -> Relaxed | None:
         """Return the flow of least weight in the remaining network; keep it if it is an answer."""
         network = left.network
-        carrying = flow(network, left.weights(weights), left.potentials(potentials), limits)
+        carrying = flow(
+            network, left.weights(weights), left.potentials(potentials), limits, budget=self._budget
+        )
         if carrying is None:
             return None
         unit_walks = [left.walk(label, arcs) for label, arcs in walks(network, carrying)]

@@ -16,6 +16,8 @@ from gridstat.model.paths.graph import NEVER, Neighbours
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from gridstat.model.paths.budget import Budget
+
 FAR: Final = NEVER >> 1
 """Distance above that of all reachable labels and below that of unreachable ones."""
 
@@ -38,7 +40,8 @@ class Network:
     """Network of a flow: labels 0 to `routers` - 1 are routers, followed by their exits.
 
     Labels from 2 · `routers` on are terminals of units. `node_disjoint` says that a router takes
-    one unit only, except those in `ends`. `twins` are labels that leave by the same arcs.
+    one unit only, except those in `ends`; otherwise only those in `single` do. `twins` are labels
+    that leave by the same arcs.
     """
 
     routers: int
@@ -49,6 +52,13 @@ class Network:
     ends: frozenset[int]
     node_disjoint: bool
     twins: dict[int, tuple[int, ...]]
+    single: frozenset[int] = frozenset()
+
+    def takes_one(self, label: int) -> bool:
+        """Return whether only one unit may pass through a label."""
+        if label >= self.routers or label in self.ends:
+            return False
+        return self.node_disjoint or label in self.single
 
     @property
     def units(self) -> int:
@@ -75,12 +85,15 @@ def flow(
     weights: Sequence[int],
     potentials: list[int],
     limits: Limits | None = None,
+    *,
+    budget: Budget,
 ) -> Flow | None:
     """Return the flow of least weight that carries all units of all origins; None if there is none.
 
     `potentials` has a consistent lower bound of the weight from each label to the sink; the list
     is changed. Every number of units is carried at its least weight before the next one is added,
-    so a flow that exceeds a limit at one unit cannot keep it later.
+    so a flow that exceeds a limit at one unit cannot keep it later. A flow is always completed, and
+    the labels that it settles are charged to the budget.
     """
     residual = _Residual(network, weights, potentials, limits.entries if limits else {})
     carried = 0
@@ -88,6 +101,7 @@ def flow(
         if unit:
             residual.settle()
         weight = residual.augment()
+        budget.charge(residual.settled)
         if weight is None:
             return None
         carried += weight
@@ -131,6 +145,7 @@ class _Residual:
         "_split",
         "_weights",
         "carrying",
+        "settled",
     )
 
     def __init__(
@@ -152,6 +167,8 @@ class _Residual:
         self._entering: dict[int, list[int]] = {}
         self._split: set[int] = set()
         self.carrying: Flow = {}
+        self.settled = 0
+        """Labels that the last unit settled on its way."""
 
     def augment(self) -> int | None:
         """Send one more unit, and return its additional weight; None if no path is left."""
@@ -171,6 +188,7 @@ class _Residual:
             if distance > reached[label]:
                 continue
             if label == sink:
+                self.settled = len(settled)
                 self._raise_potentials(settled, reached, distance)
                 self._carry(before)
                 return distance
@@ -190,6 +208,7 @@ class _Residual:
                     reached[head] = there
                     before[head] = (label, arc)
                     heappush(heap, there << shift | head)
+        self.settled = len(settled)
         return None
 
     def _steps(self, label: int) -> Iterator[tuple[int, int, int]]:
@@ -236,7 +255,7 @@ class _Residual:
             head = network.heads[arc]
             self._entering.setdefault(head, []).append(arc)
             for label in (tail, head, *network.twins.get(tail, ())):
-                if network.node_disjoint and label < network.routers and label not in network.ends:
+                if network.takes_one(label):
                     marks[label], marks[label + network.routers] = ENTRY, EXIT
                     self._split.add(label)
                 else:

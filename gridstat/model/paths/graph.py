@@ -41,7 +41,8 @@ class PathGraph:
 
     The latency of an arc holds that of the router it leads to, so a path's latency is that of its
     first router and the sum over its arcs. An arc's price is its cost first, then its latency: of
-    equally cheap paths the faster has the lower price.
+    equally cheap paths the faster has the lower price. `both_ways_out` has every arc a second time,
+    against its direction, numbered after all arcs.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class PathGraph:
         "arcs",
         "arcs_into",
         "arcs_out",
+        "both_ways_out",
         "costs",
         "heads",
         "labels_out",
@@ -86,6 +88,10 @@ class PathGraph:
         self.arcs_out = _neighbours(len(self.routers), self.tails, self.heads)
         self.arcs_into = _neighbours(len(self.routers), self.heads, self.tails)
         self.labels_out = self.arcs_out * 2
+        self.both_ways_out = [
+            onward + tuple([(len(self.arcs) + arc, tail) for arc, tail in into])
+            for onward, into in zip(self.arcs_out, self.arcs_into, strict=True)
+        ]
         self._prices_to: dict[int, list[int]] = {}
         self._latencies_to: dict[int, list[int]] = {}
 

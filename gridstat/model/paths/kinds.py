@@ -7,7 +7,7 @@ passes through none of them: a path through one could start or end there instead
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,9 @@ from gridstat.model.paths.mask import Terminals
 from gridstat.model.paths.problem import Route
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
     from gridstat.model.paths.mask import Mask
 
 
@@ -25,6 +28,11 @@ class SearchQuery:
     sources: tuple[int, ...]
     targets: tuple[int, ...]
     bounds_us: tuple[int, ...]
+    single: frozenset[int] = frozenset()
+    """Routers that one path at most may cross, start or end at."""
+
+    def with_bounds(self, bounds_us: tuple[int, ...]) -> SearchQuery:
+        return replace(self, bounds_us=bounds_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,43 +77,133 @@ def whole_choices(mask: Mask, query: SearchQuery, kind: Kind) -> list[list[tuple
     routes.sort(key=lambda route: route.latency_us)
     if units == 1:
         return [[tuple(routes[:1])]]
-    fewer: list[tuple[Route, ...]] = [(route,) for route in routes] if len(routes) > 1 else []
+    fewer = [some for size in range(len(routes) - 1, 0, -1) for some in combinations(routes, size)]
     return [[tuple(routes)], fewer]
 
 
 def terminals_of(query: SearchQuery, kind: Kind, whole: tuple[Route, ...]) -> list[Terminals]:
-    """Return the terminals of the other paths; an empty list if no other path is needed."""
-    count = len(query.bounds_us)
-    units = count - len(whole)
-    used = {route.start for route in whole}
-    starts, ends = (
-        tuple(
-            (router, capacity)
-            for router in routers
-            if (
-                capacity := _capacity(count, len(routers), kind)
-                - (kind.is_spread and router in used)
+    """Return the terminals of the other paths; an empty list if no other path is needed.
+
+    A router common to both ends is for starts or for ends: as both it would admit circles. It is
+    left out if it is no path by itself: one that starts or ends there could be replaced by it.
+    """
+    left = _Left.of(query, kind, whole)
+    if left.units == 1 and left.common:
+        # A single path is searched for each start.
+        roles = [left.terminals((start,), left.others(left.ends, start)) for start in left.starts]
+    else:
+        roles = [left.with_roles(starting) for starting in _subsets(left.common)]
+    return [each for each in roles if left.units > 0 and each.has_room]
+
+
+@dataclass(frozen=True, slots=True)
+class BothWays:
+    """Paths that end at a common router, and others that do not end but may start there.
+
+    `rooms` has how many paths of both together may start at a router.
+    """
+
+    router: int
+    into: Terminals
+    onward: Terminals
+    rooms: tuple[tuple[int, int], ...]
+
+    @property
+    def units(self) -> int:
+        return self.into.units + self.onward.units
+
+    @property
+    def is_node_disjoint(self) -> bool:
+        return self.into.node_disjoint
+
+
+def both_ways_of(query: SearchQuery, kind: Kind, whole: tuple[Route, ...]) -> list[BothWays]:
+    """Return the ways in which paths may both start and end at one common router."""
+    left = _Left.of(query, kind, whole)
+    found: list[BothWays] = []
+    for router in left.common:
+        others = [name for name in left.common if name != router]
+        if others == [left.common[0]] and set(left.starts) == set(left.ends):
+            continue  # The second of two routers: seen from either it is the same.
+        room = dict(left.ends).get(router, 0)
+        for starting in _subsets(others):
+            onward = left.with_roles({router, *starting})
+            starts = left.others(left.starts, router)
+            for units in range(1, min(left.units, room + 1)):
+                into = replace(onward, starts=starts, ends=((router, units),), units=units)
+                rest = replace(onward, units=left.units - units)
+                if into.has_room and rest.has_room:
+                    found.append(BothWays(router, into, rest, left.starts))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What is left beside the paths that are a single router; `common` are those routers."""
+
+    starts: tuple[tuple[int, int], ...]
+    ends: tuple[tuple[int, int], ...]
+    common: tuple[int, ...]
+    units: int
+    edges: frozenset[int]
+    is_node_disjoint: bool
+    single: frozenset[int]
+
+    @classmethod
+    def of(cls, query: SearchQuery, kind: Kind, whole: tuple[Route, ...]) -> _Left:
+        used = tuple(route.start for route in whole)
+        unused = set(query.sources).intersection(query.targets).difference(used)
+        starts, ends = (
+            tuple(
+                (router, room)
+                for router in routers
+                if router not in unused and (room := _room(query, kind, len(routers), router, used))
             )
+            for routers in (query.sources, query.targets)
         )
-        for routers in (query.sources, query.targets)
-    )
-    edges = frozenset(query.sources + query.targets)
-    # A path from a router to itself is a cycle: a single start is no end, and vice versa.
-    if len(starts) == 1:
-        ends = tuple(end for end in ends if end[0] != starts[0][0])
-    if len(ends) == 1:
-        starts = tuple(start for start in starts if start[0] != ends[0][0])
-    if not units or not starts or not ends:
-        return []
-    if units > 1 or not {router for router, _ in starts} & {router for router, _ in ends}:
-        return [Terminals(starts, ends, units, edges, kind.is_node_disjoint)]
-    # Cycles are removed from several units; a single unit is searched for each start.
-    return [
-        Terminals((start,), others, units, edges, kind.is_node_disjoint)
-        for start in starts
-        if (others := tuple(end for end in ends if end[0] != start[0]))
-    ]
+        edges = frozenset(query.sources + query.targets)
+        return cls(
+            starts,
+            ends,
+            used,
+            len(query.bounds_us) - len(whole),
+            edges,
+            kind.is_node_disjoint,
+            query.single,
+        )
+
+    def with_roles(self, starting: AbstractSet[int]) -> Terminals:
+        """Return terminals in which these common routers are starts, and the others ends."""
+        return self.terminals(
+            tuple(start for start in self.starts if start[0] in starting or self._is_lone(start)),
+            tuple(end for end in self.ends if end[0] not in starting),
+        )
+
+    def terminals(
+        self, starts: tuple[tuple[int, int], ...], ends: tuple[tuple[int, int], ...]
+    ) -> Terminals:
+        return Terminals(starts, ends, self.units, self.edges, self.is_node_disjoint, self.single)
+
+    def others(
+        self, terminals: tuple[tuple[int, int], ...], router: tuple[int, int] | int
+    ) -> tuple[tuple[int, int], ...]:
+        """Return the terminals without those at a router."""
+        left_out = router if isinstance(router, int) else router[0]
+        return tuple(each for each in terminals if each[0] != left_out)
+
+    def _is_lone(self, terminal: tuple[int, int]) -> bool:
+        return terminal[0] not in self.common
 
 
-def _capacity(count: int, routers: int, kind: Kind) -> int:
-    return -(-count // routers) if kind.is_spread else count
+def _subsets(routers: Sequence[int]) -> list[set[int]]:
+    return [set(some) for size in range(len(routers) + 1) for some in combinations(routers, size)]
+
+
+def _room(query: SearchQuery, kind: Kind, routers: int, router: int, used: tuple[int, ...]) -> int:
+    """Return how many paths may start, or end, at one of so many routers beside the used ones."""
+    count = len(query.bounds_us)
+    if router in query.single:
+        return 0 if router in used else 1
+    if not kind.is_spread:
+        return count
+    return -(-count // routers) - (router in used)

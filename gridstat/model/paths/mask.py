@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gridstat.model.errors import LayoutError
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Terminals:
     """Routers at which paths may start and end, each with its capacity.
 
-    No path passes through `edges`; `node_disjoint` says that no other router is passed twice.
+    No path passes through `edges`; `node_disjoint` says that no other router is passed twice, and
+    otherwise those in `single` are not.
     """
 
     starts: tuple[tuple[int, int], ...]
@@ -28,6 +29,17 @@ class Terminals:
     units: int
     edges: frozenset[int]
     node_disjoint: bool
+    single: frozenset[int] = frozenset()
+
+    @property
+    def has_room(self) -> bool:
+        """Return whether all units may start and end; a single start or end is bounded by this."""
+        return all(
+            sum(room for _, room in rooms) >= self.units for rooms in (self.starts, self.ends)
+        )
+
+    def with_starts(self, starts: tuple[tuple[int, int], ...]) -> Terminals:
+        return replace(self, starts=starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,22 @@ class Mask:
         for arc in blocked:
             self.prices[arc] = self.latencies_us[arc] = NEVER
         self._cheaper = [arc for arc in cheap if self.prices[arc] < graph.prices[arc]]
+
+    def without(self, arcs: AbstractSet[int], routers: AbstractSet[int]) -> Mask:
+        """Return the same graph without some more arcs and routers."""
+        found = copy(self)
+        found.forget_reaches()
+        found.dead = self.dead | routers
+        if arcs:
+            found.prices, found.latencies_us = self.prices.copy(), self.latencies_us.copy()
+            for arc in arcs:
+                found.prices[arc] = found.latencies_us[arc] = NEVER
+            if self.is_timed:
+                found.costs = found.prices = found.latencies_us
+        return found
+
+    def forget_reaches(self) -> None:
+        self._reaches = {}
 
     def timed(self) -> Mask:
         """Return the same graph with latency as the only price."""

@@ -105,6 +105,7 @@ class Problem:
             ends=frozenset(router for router, _ in self.terminals.ends),
             node_disjoint=self.terminals.node_disjoint,
             twins={},
+            single=self.terminals.single,
         )
 
     def _join_ends(self, out: list[Neighbours]) -> tuple[int, list[int]]:

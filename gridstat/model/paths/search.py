@@ -6,50 +6,48 @@ it does not, the exact search begins. A spent budget ends it, and the answer say
 
 from __future__ import annotations
 
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from gridstat.model.errors import LayoutError
-from gridstat.model.paths.branching import Branching
+from gridstat.model.paths.both_ways import solve_both_ways
 from gridstat.model.paths.budget import Budget
-from gridstat.model.paths.flow import flow, walks
 from gridstat.model.paths.graph import NEVER
 from gridstat.model.paths.kinds import (
     LEAST,
     Kind,
     SearchQuery,
+    both_ways_of,
     kinds_of,
     terminals_of,
     whole_choices,
 )
 from gridstat.model.paths.mask import Mask
 from gridstat.model.paths.path_answers import Found, FoundPath, NotFound
-from gridstat.model.paths.problem import Problem, Route, fits
+from gridstat.model.paths.problem import Problem, Route
+from gridstat.model.paths.solving import Effort, Outcome, fit, solve
 from gridstat.model.qos import REDUNDANCY_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from gridstat.model.paths.graph import PathGraph
 
+BUDGET_S: Final = 0.05
+"""Time of one search, unless its caller gives another."""
+
+BOTH_WAYS_PARTS: Final = 8
+"""Share of the budget for paths both ways at a common router, of a kind that cannot refuse."""
+
+BEST_PARTS: Final = 4
+"""Share of the budget for the cheapest answer of the best kind, and later for any better one than
+an answer that is there already."""
+
+LEAST_BUDGET_PARTS: Final = 8
+"""Share of the budget for the least sufficient latency in a refusal."""
+
 LEAST_PARTS: Final = 100
 """Precision of the least sufficient latency in a refusal: one hundredth."""
-
-
-class Effort(Enum):
-    """Extent of a search: the cheapest flow only, any answer, or the cheapest answer."""
-
-    FLOW_ONLY = auto()
-    ANY = auto()
-    BEST = auto()
-
-
-class Outcome(NamedTuple):
-    """Routes, or None; `is_certain`: the search was complete within its budget."""
-
-    routes: tuple[Route, ...] | None
-    is_certain: bool
 
 
 def disjoint_paths(
@@ -61,23 +59,28 @@ def disjoint_paths(
     clock: Callable[[], float],
     excluded_channels: AbstractSet[int] = frozenset(),
     excluded_routers: AbstractSet[str] = frozenset(),
+    single_routers: AbstractSet[str] = frozenset(),
     cheap_channels: Mapping[int, int] | None = None,
-    budget_s: float = 0.1,
+    budget_s: float = BUDGET_S,
+    whole: Budget | None = None,
 ) -> Found | NotFound:
     """Return one disjoint path for each bound, the i-th fastest within the i-th bound.
 
     Sources and targets are the edge routers of publisher and subscriber; bounds ascend.
-    `cheap_channels` has the costs of channels that carry the variable already.
+    At most one path crosses, starts or ends at each of the `single_routers`.
+    `cheap_channels` has the costs of channels that carry the variable already. What the search
+    spends is charged to the `whole` budget too.
     """
     if not 1 <= len(bounds_us) <= REDUNDANCY_MAX or list(bounds_us) != sorted(bounds_us):
         raise LayoutError(
             f"a path search needs 1 to {REDUNDANCY_MAX} latency bounds, one a path, ascending"
         )
     mask = Mask(graph, excluded_channels, excluded_routers, cheap_channels)
-    query = SearchQuery(_alive(mask, sources), _alive(mask, targets), tuple(bounds_us))
+    single = frozenset(_alive(mask, single_routers))
+    query = SearchQuery(_alive(mask, sources), _alive(mask, targets), tuple(bounds_us), single)
     if not query.sources or not query.targets:
         return NotFound("disconnected")
-    return _answer(mask, query, Budget(clock, budget_s))
+    return _answer(mask, query, Budget(clock, budget_s, whole=whole))
 
 
 def _answer(mask: Mask, query: SearchQuery, budget: Budget) -> Found | NotFound:
@@ -85,7 +88,7 @@ def _answer(mask: Mask, query: SearchQuery, budget: Budget) -> Found | NotFound:
     first = _search(mask, query, kinds[0], Effort.FLOW_ONLY, budget)
     if first.routes is not None and first.is_certain:
         return _found(mask, query, first.routes, is_optimal=True)
-    first = _search(mask, query, kinds[0], Effort.BEST, budget.share(2))
+    first = _search(mask, query, kinds[0], Effort.BEST, budget.share(BEST_PARTS))
     if first.routes is not None:
         return _found(mask, query, first.routes, is_optimal=first.is_certain)
     # Without an answer of the best kind there is often none of the least strict: prove that first.
@@ -93,8 +96,9 @@ def _answer(mask: Mask, query: SearchQuery, budget: Budget) -> Found | NotFound:
     if spare.routes is None and spare.is_certain:
         return _not_found(mask, query, budget)
     is_certain = first.is_certain
+    share = budget if spare.routes is None else budget.share(BEST_PARTS)
     for kind in kinds[1:] if first.is_certain else kinds:
-        outcome = _search(mask, query, kind, Effort.BEST, budget)
+        outcome = _search(mask, query, kind, Effort.BEST, share)
         is_certain &= outcome.is_certain
         if outcome.routes is not None:
             return _found(mask, query, outcome.routes, is_optimal=is_certain)
@@ -110,13 +114,7 @@ def _search(mask: Mask, query: SearchQuery, kind: Kind, effort: Effort, budget: 
     worth = _latency_us if mask.is_timed else _cost
     for choices in whole_choices(mask, query, kind):
         for whole in choices:
-            outcomes = [
-                _solve(Problem(mask, terminals), whole, query.bounds_us, effort, budget)
-                for terminals in terminals_of(query, kind, whole)
-            ]
-            if _fit(whole, query.bounds_us):
-                outcomes.append(Outcome(whole, is_certain=True))
-            for outcome in outcomes:
+            for outcome in _outcomes(mask, query, kind, whole, effort, budget):
                 is_certain &= outcome.is_certain
                 if outcome.routes and (best is None or worth(outcome.routes) < worth(best)):
                     best = outcome.routes
@@ -125,41 +123,45 @@ def _search(mask: Mask, query: SearchQuery, kind: Kind, effort: Effort, budget: 
     return Outcome(best, is_certain)
 
 
-def _solve(
-    problem: Problem,
+def _outcomes(
+    mask: Mask,
+    query: SearchQuery,
+    kind: Kind,
     whole: tuple[Route, ...],
-    bounds_us: tuple[int, ...],
     effort: Effort,
     budget: Budget,
-) -> Outcome:
-    """Return the cheapest flow if it keeps the bounds; else search exactly if requested."""
-    carrying = flow(problem.network, problem.prices, problem.price_potentials())
-    if carrying is None:
-        return Outcome(None, is_certain=True)
-    routes = [problem.route(arcs) for _, arcs in walks(problem.network, carrying)]
-    complete = (*whole, *(route for route in routes if route is not None))
-    if _fit(complete, bounds_us):
-        return Outcome(complete, is_certain=True)
-    if effort is Effort.FLOW_ONLY or budget.was_spent:
-        return Outcome(None, is_certain=False)
-    branching = Branching(problem, bounds_us, budget)
-    branching.find_any(whole)
-    if effort is Effort.BEST and branching.best is not None and not budget.was_spent:
-        branching.improve(whole)
-    return Outcome(branching.best, not budget.was_spent)
+) -> Iterator[Outcome]:
+    """Yield what comes of each choice of terminals; if any answer will do, no more than needed."""
+    is_found = fit(whole, query.bounds_us)
+    if is_found:
+        yield Outcome(whole, is_certain=True)
+    for terminals in terminals_of(query, kind, whole):
+        outcome = solve(Problem(mask, terminals), whole, query.bounds_us, effort, budget)
+        is_found |= outcome.routes is not None
+        yield outcome
+    for ways in both_ways_of(query, kind, whole):
+        if is_found and effort is Effort.ANY:
+            return
+        # Only the least strict kind can refuse; of the others more is not worth all the time.
+        share = budget if kind == LEAST else budget.share(BOTH_WAYS_PARTS)
+        outcome = solve_both_ways(mask, ways, whole, query.bounds_us, effort, share)
+        is_found |= outcome.routes is not None
+        yield outcome
 
 
 def _not_found(mask: Mask, query: SearchQuery, budget: Budget) -> NotFound:
     """Return why the least strict kind has no answer, from the fastest paths without bounds."""
     wanted = len(query.bounds_us)
     for count in range(wanted, 0, -1):
-        boundless = SearchQuery(query.sources, query.targets, (NEVER,) * count)
-        routes = _search(mask.timed(), boundless, LEAST, Effort.ANY, budget).routes
+        boundless = query.with_bounds((NEVER,) * count)
+        routes, is_certain = _search(mask.timed(), boundless, LEAST, Effort.ANY, budget)
+        if routes is None and not is_certain:
+            return NotFound("budget")  # There may be so many paths, or not.
         if routes is not None and count < wanted:
             return NotFound("disjoint", paths_max=count)
         if routes is not None:
             sufficient_us = _sufficient_us(routes, query.bounds_us)
-            least_us = _least_us(mask, query, sufficient_us, budget.share(4))
+            least_us = _least_us(mask, query, sufficient_us, budget.share(LEAST_BUDGET_PARTS))
             last = max(at for at in range(count) if query.bounds_us[at] < least_us)
             return NotFound("latency", count, least_us, path_index=last)
     return NotFound("disconnected")
@@ -173,7 +175,7 @@ def _least_us(mask: Mask, query: SearchQuery, sufficient_us: int, budget: Budget
     while sufficient_us - insufficient_us > 1 + sufficient_us // LEAST_PARTS:
         middle_us = (insufficient_us + sufficient_us) // 2
         raised_us = tuple(max(bound_us, middle_us) for bound_us in query.bounds_us)
-        raised = SearchQuery(query.sources, query.targets, raised_us)
+        raised = query.with_bounds(raised_us)
         outcome = _search(mask, raised, LEAST, Effort.ANY, budget)
         if outcome.routes is not None:
             sufficient_us = _sufficient_us(outcome.routes, query.bounds_us)
@@ -220,13 +222,9 @@ def _found(mask: Mask, query: SearchQuery, routes: tuple[Route, ...], *, is_opti
     )
 
 
-def _alive(mask: Mask, names: Sequence[str]) -> tuple[int, ...]:
+def _alive(mask: Mask, names: Iterable[str]) -> tuple[int, ...]:
     numbers = {mask.graph.number_of[name] for name in names if name in mask.graph.number_of}
     return tuple(sorted(numbers - mask.dead))
-
-
-def _fit(routes: tuple[Route, ...], bounds_us: tuple[int, ...]) -> bool:
-    return len(routes) == len(bounds_us) and fits([route.latency_us for route in routes], bounds_us)
 
 
 def _latency_us(routes: tuple[Route, ...]) -> int:

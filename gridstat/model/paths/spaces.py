@@ -97,6 +97,7 @@ class SpaceNetwork:
             ends=base.ends,
             node_disjoint=base.node_disjoint,
             twins={} if base.node_disjoint else _mutual(twins),
+            single=base.single,
         )
 
     def _remove_used_capacity(self, out: list[tuple[tuple[int, int], ...]]) -> None:
@@ -133,10 +134,10 @@ class SpaceNetwork:
     def potentials(self, base: list[int]) -> list[int]:
         """Return the problem's potentials with labels for prefixes and without routers in use."""
         found = base + [base[end] for end in self._ends]
-        if self.network.node_disjoint:
-            heads, ends = self._problem.graph.heads, self.network.ends
+        if self.network.node_disjoint or self.network.single:
+            heads = self._problem.graph.heads
             for arc in self._taken:
-                if heads[arc] not in ends:
+                if self.network.takes_one(heads[arc]):
                     found[heads[arc]] = NEVER
         return found
 

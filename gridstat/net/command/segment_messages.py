@@ -50,6 +50,7 @@ from gridstat.net.command.tree_messages import (
     LatencyUs,
     SilentMs,
     TreeMessageBase,
+    Ways,
 )
 
 if TYPE_CHECKING:
@@ -74,10 +75,17 @@ number."""
 
 
 class Nearness(Struct, frozen=True):
-    """Latency between a border router of the scope and one end of a contract inside the scope."""
+    """Latency between a border router of the scope and one end of a contract inside the scope.
+
+    `link_disjoint` is how many paths between the two share no channel, at most; a broker of an
+    earlier release does not count them. `is_edge`: the end-point is attached to this very router,
+    which several node-disjoint paths may therefore use.
+    """
 
     router: NameText
     latency_us: LatencyUs
+    link_disjoint: Ways = 1
+    is_edge: bool = False
 
 
 class AskContract(TreeMessageBase, frozen=True):

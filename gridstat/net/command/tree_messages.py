@@ -64,6 +64,9 @@ REPORTED_LATENCY_US_MAX: Final = 1 << 34
 """Nearly five hours: longer than any path takes; a path search can still add two such latencies."""
 SILENT_MS_MAX: Final = 600_000
 """Ten minutes: the longest silence limit that an operator may set."""
+WAYS_MAX: Final = 4
+"""Number at which the counting of disjoint paths ends: no contract has more."""
+Ways: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=WAYS_MAX)]
 LatencyUs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=REPORTED_LATENCY_US_MAX)]
 SilentMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=SILENT_MS_MAX)]
 ContractText: TypeAlias = Annotated[str, msgspec.Meta(max_length=300)]
@@ -164,6 +167,9 @@ class AbstractLink(Struct, frozen=True, tag="Crossing"):
 
     Free capacity is given by mode, the baseline being mode 0; an absent mode is as the baseline.
     None means unbounded. The values are hints for planning; only a reservation guarantees capacity.
+    `link_disjoint` is how many paths from the one router to the other share no channel, and
+    `node_disjoint` how many share no router between the two; counting ends at `WAYS_MAX`, and
+    where the borders are many it is an upper bound. A child of an earlier release counts as one.
     """
 
     from_router: NameText
@@ -171,6 +177,8 @@ class AbstractLink(Struct, frozen=True, tag="Crossing"):
     latency_us: LatencyUs
     free_bytes_per_s: Free | None = None
     free_events_per_s: Free | None = None
+    link_disjoint: Ways = 1
+    node_disjoint: Ways = 1
 
 
 class Trap(Struct, frozen=True, tag="Knot"):

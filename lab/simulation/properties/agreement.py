@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lab.simulation.cloud import Cloud
 
 RULE: Final = "the broker holds what the applications have"
+MATCHED: Final = "a pattern has every name that it matches"
 
 
 def check_agreement(cloud: Cloud, broker: LeafBroker) -> None:
@@ -78,6 +79,30 @@ def _check_contracts(cloud: Cloud, name: str, broker: LeafBroker) -> None:
         found = registry.subscriptions.get(contract.number)
         if found is not None and contract.is_qos_certain and found.record.qos != contract.qos:
             raise PropertyBroken(RULE, f"{name}: {contract.number} has {found.record.qos}")
+
+
+def check_patterns(cloud: Cloud, broker: LeafBroker) -> None:
+    """Check that a pattern has every name that it matches, unless one of them did not fit."""
+    if cloud.swarm.rule_changes:
+        return  # Rules say which of the names somebody may have.
+    registry, refused = broker.registry, cloud.broker_node.patterns_refused
+    for number, held in registry.patterns.items():
+        if number in refused:
+            continue
+        for name, publication in registry.publications.items():
+            contracts = [registry.subscriptions[one].record for one in publication.subscriptions]
+            is_had = any(record.pattern_id == number for record in contracts)
+            is_own = publication.publisher == held.subscriber
+            if _is_matching(held.pattern, name) and not is_had and not is_own:
+                raise PropertyBroken(MATCHED, f"{held.pattern} of {held.subscriber} lacks {name}")
+
+
+def _is_matching(pattern: str, name: str) -> bool:
+    """Return whether a name matches, part by part; these patterns have whole parts as stars."""
+    parts, names = pattern.split("/"), name.split("/")
+    if len(parts) != len(names):
+        return False
+    return all(part in ("*", own) for part, own in zip(parts, names, strict=True))
 
 
 def check_nothing_is_left(broker: LeafBroker) -> None:

@@ -47,6 +47,9 @@ class Answers:
         for outcome in outcomes:
             if isinstance(outcome, GrantedOutcome):
                 self._granted(node, outcome.subscription_id)
+                if outcome.variable is None and outcome.degraded:
+                    # The answer to a pattern says which names did not fit.
+                    self._cloud.broker_node.patterns_refused.add(outcome.subscription_id)
             elif (
                 isinstance(outcome, PublishedOutcome)
                 and outcome.variable.variable_id not in facts.owner

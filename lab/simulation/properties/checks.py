@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lab.simulation.model_keys import unrest_of_keys
-from lab.simulation.properties.agreement import check_agreement, check_nothing_is_left
+from lab.simulation.properties.agreement import (
+    check_agreement,
+    check_nothing_is_left,
+    check_patterns,
+)
 from lab.simulation.properties.answers import Answers
 from lab.simulation.properties.continuity import Continuity
 from lab.simulation.properties.delivery import check_deliveries, is_turned_away
-from lab.simulation.properties.ledger import check_capacity, check_ledger, check_no_promise
+from lab.simulation.properties.ledger import (
+    check_capacity,
+    check_law,
+    check_ledger,
+    check_no_promise,
+)
 from lab.simulation.properties.shares import check_shares
 from lab.simulation.properties.tables import check_bare_tables, check_tables
 from lab.simulation.properties.unrest import absent, unrest_of_endpoints, unusable
@@ -63,7 +72,9 @@ class Properties:
         broker = self._broker()
         check_rules(broker)
         check_agreement(self.cloud, broker)
+        check_patterns(self.cloud, broker)
         check_ledger(broker)
+        check_law(broker)
         check_tables(self.cloud, broker)
         check_deliveries(self.cloud, broker)
 

@@ -1,100 +1,158 @@
-"""Capacity promised on each channel and router, counted again from the contracts by the law."""
+"""Capacity and latency of a cloud, counted again from its contracts by the simulator's arithmetic.
+
+`Load` is what contracts put on channels and routers. The broker's accounts, the limits of its
+elements and the latencies of its contracts are compared with it.
+"""
 
 from __future__ import annotations
 
+import operator
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
-from gridstat.model.rate_law import NS_PER_S, union_rate
+from lab.simulation import arithmetic
+from lab.simulation.arithmetic import EVENT_BYTES, events_of, is_sum, most, scaled, unscaled
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
+    from gridstat.broker.capacity.allocation import AllocatedPath
     from gridstat.broker.leaf_broker import LeafBroker
     from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.records.registry import Registry
+    from gridstat.model.cloud import EventChannel
     from gridstat.model.status import StatusVariable
+    from lab.simulation.arithmetic import Amount
 
-EVENT_BYTES: Final = 28 + 16 + 24 + 16
-"""Size of the headers of IP, UDP and the datagram, and of a plain event."""
 RULE: Final = "promises fit, and are those of the contracts"
-NOTHING: Final = Fraction(0)
+LATE: Final = "new load makes no older contract late"
+LAW: Final = "latencies are predicted by the law"
+ALL_SLOTS: Final = frozenset({1})
 
 
-class Count:
-    """Divisors of each variable on channels, at entry edges and at exits to subscribers.
+class Load:
+    """What all contracts take of channels, entries and exits while one mode is active.
 
-    All counts hold while one mode is active beside the baseline.
+    The baseline is always active, and beside it at most one mode.
     """
 
     def __init__(self, mode: int) -> None:
         self._active = (0, mode)
-        self._over: dict[int, dict[int, set[int]]] = {}
-        self._into: dict[tuple[str, int], Fraction] = {}
-        self._out: dict[tuple[str, str, int], set[int]] = {}
-        self._rates: dict[int, Fraction] = {}
+        self._over: dict[int, dict[StatusVariable, set[int]]] = {}
+        self._into: dict[tuple[str, StatusVariable], set[int]] = {}
+        self._out: dict[tuple[str, str, StatusVariable], set[int]] = {}
+        self.channels: dict[int, Amount] = {}
+        """Events a second over each channel, in parts."""
+        self.bursts: dict[int, int] = {}
+        """Events that may arrive at each channel at one instant."""
+        self.routers: dict[str, Amount] = {}
+        """Events a second in and out of each router, in parts."""
 
     def publish(self, edge: str, variable: StatusVariable) -> None:
-        self._into[edge, variable.variable_id] = rate_of(variable)
+        self._into.setdefault((edge, variable), set()).add(1)
 
     def subscribe(self, record: Subscribed, variable: StatusVariable) -> None:
-        number = variable.variable_id
-        self._rates[number] = rate_of(variable)
         for index, path in enumerate(record.paths):
-            self.publish(path.routers[0], variable)
             everys = {
                 qos.every
                 for mode, qos in record.granted.items()
                 if qos.redundancy > index and mode in self._active
             }
+            if not record.entries:
+                self.publish(path.routers[0], variable)
             for channel_id in path.channel_ids:
-                self._over.setdefault(channel_id, {}).setdefault(number, set()).update(everys)
-            key = path.routers[-1], record.subscriber, number
-            self._out.setdefault(key, set()).update(everys)
+                of_channel = self._over.setdefault(channel_id, {})
+                of_channel.setdefault(variable, set()).update(everys)
+            if not record.exits:
+                key = path.routers[-1], record.subscriber, variable
+                self._out.setdefault(key, set()).update(everys)
 
-    def channel(self, channel_id: int) -> Fraction:
-        """Return the events a second over a channel."""
-        carried = self._over.get(channel_id)
-        if carried is None:
-            return NOTHING
-        return sum(
-            (_share(tuple(sorted(everys))) * self._rates[one] for one, everys in carried.items()),
-            NOTHING,
-        )
+    def total(self, registry: Registry) -> None:
+        """Add all up; a channel loads the routers at both of its ends."""
+        routers: dict[str, Amount] = dict.fromkeys(registry.routers, 0)
+        for (edge, variable), everys in self._into.items():
+            routers[edge] += events_of(variable, frozenset(everys))
+        for (edge, _, variable), everys in self._out.items():
+            routers[edge] += events_of(variable, frozenset(everys))
+        for channel_id, carried in self._over.items():
+            events: Amount = 0
+            for variable, everys in carried.items():
+                events += events_of(variable, frozenset(everys))
+            channel = registry.channels[channel_id]
+            routers[channel.from_router] += events
+            routers[channel.to_router] += events
+            self.channels[channel_id] = events
+            self.bursts[channel_id] = _burst(carried)
+        self.routers = routers
 
-    def routers(self, broker: LeafBroker) -> dict[str, Fraction]:
-        """Return the events a second in and out of each router."""
-        resources = broker.reservations.resources
-        found = dict.fromkeys(resources.routers, NOTHING)
-        for (edge, _), rate in self._into.items():
-            found[edge] += rate
-        for (edge, _, number), everys in self._out.items():
-            found[edge] += _share(tuple(sorted(everys))) * self._rates[number]
-        for channel_id in self._over:
-            channel = broker.registry.channels[channel_id]
-            rate = self.channel(channel_id)
-            found[channel.from_router] += rate
-            found[channel.to_router] += rate
-        return found
+
+def _burst(carried: dict[StatusVariable, set[int]]) -> int:
+    """Return the events at one instant: in these clouds all variables have a slot together."""
+    taken = [variable for variable, everys in carried.items() if everys]
+    assert not any(variable.phase_ns for variable in taken), "phases that differ need more thought"
+    return len(taken)
+
+
+_COUNTED: WeakKeyDictionary[LeafBroker, tuple[list[Subscribed], list[Load]]] = WeakKeyDictionary()
+"""Last count of each broker, with the contracts that were counted; those are never changed."""
+
+
+def loads_of(broker: LeafBroker) -> list[Load]:
+    """Return what the contracts take, counted once for each mode while it is active."""
+    subscriptions = broker.registry.subscriptions.values()
+    records = [found.record for found in subscriptions]
+    before = _COUNTED.get(broker)
+    is_same = before is not None and len(records) == len(before[0])
+    if before is not None and is_same and all(map(operator.is_, records, before[0])):
+        return before[1]
+    loads = _counted(broker)
+    _COUNTED[broker] = records, loads
+    return loads
+
+
+def _counted(broker: LeafBroker, *, with_publications: bool = False) -> list[Load]:
+    registry = broker.registry
+    subscriptions = registry.subscriptions.values()
+    modes = {0, *(mode for found in subscriptions for mode in found.record.granted)}
+    loads = [Load(mode) for mode in sorted(modes)]
+    for load in loads:
+        for subscription in subscriptions:
+            load.subscribe(subscription.record, subscription.variable)
+        for publication in registry.publications.values() if with_publications else ():
+            publisher = registry.endpoints.get(publication.publisher)
+            for edge in publisher.attachments if publisher is not None else ():
+                load.publish(edge, publication.variable)
+        load.total(registry)
+    return loads
+
+
+def _is_moving(broker: LeafBroker) -> bool:
+    """Return whether a contract has old and new paths, which may exceed a limit for a moment."""
+    return any(found.retiring for found in broker.registry.subscriptions.values())
 
 
 def check_capacity(broker: LeafBroker) -> None:
-    """Check that promises fit the capacity, except while a contract has old and new paths."""
-    if any(found.retiring for found in broker.registry.subscriptions.values()):
-        return  # The overlap of old and new paths may exceed a limit for a moment.
-    resources = broker.reservations.resources
-    for carriage in resources.channels.values():
-        if carriage.streams and carriage.is_overloaded:
-            raise PropertyBroken(RULE, f"channel {carriage.channel} is over its bandwidth")
+    """Check that what is promised fits the capacity, in the books and as counted again."""
+    if _is_moving(broker):
+        return
+    resources, loads = broker.reservations.resources, loads_of(broker)
+    for number, channel in broker.registry.channels.items():
+        carriage = resources.channels[number]
+        carried = most(load.channels.get(number, 0) for load in loads) * EVENT_BYTES
+        booked = scaled(carriage.bytes.value) if carriage.streams else 0
+        if not arithmetic.fits(max(carried, booked), channel.bandwidth_bytes_per_s):
+            raise PropertyBroken(RULE, f"channel {channel} is over its bandwidth")
+        burst = max(load.bursts.get(number, 0) for load in loads)
+        if channel.bandwidth_bytes_per_s and burst > channel.queue_events_max:
+            raise PropertyBroken(RULE, f"channel {channel} has a burst of {burst} events")
     for name, account in resources.routers.items():
-        if account.is_overloaded:
-            _check_contracts(broker, name, account.router.events_per_s_max)
-
-
-def _check_contracts(broker: LeafBroker, name: str, limit: int) -> None:
-    """Check that contracts alone fit; no publication is refused for lack of room at its edge."""
-    events = max(count.routers(broker)[name] for count in _contracts(broker))
-    if events > limit:
-        raise PropertyBroken(RULE, f"router {name} is promised for {events} events a second")
+        # Contracts alone: no publication is refused for lack of room at its edge.
+        events = most(load.routers.get(name, 0) for load in loads)
+        if events > scaled(account.router.events_per_s_max):
+            raise PropertyBroken(
+                RULE, f"router {name} is promised for {unscaled(events)} events a second"
+            )
+    check_latencies(broker)
 
 
 def check_ledger(broker: LeafBroker) -> None:
@@ -102,36 +160,96 @@ def check_ledger(broker: LeafBroker) -> None:
     registry, resources = broker.registry, broker.reservations.resources
     if set(broker.reservations.allocator.contracts) != set(registry.subscriptions):
         raise PropertyBroken(RULE, "contracts are reserved that do not exist, or the reverse")
-    counts = _contracts(broker)
-    for publication in registry.publications.values():
-        publisher = registry.endpoints.get(publication.publisher)
-        for edge in publisher.attachments if publisher is not None else ():
-            for count in counts:
-                count.publish(edge, publication.variable)
+    loads = _counted(broker, with_publications=True)
     for number, carriage in resources.channels.items():
-        counted = max(count.channel(number) for count in counts) * EVENT_BYTES
-        if carriage.bytes.value != counted:
+        counted = most(load.channels.get(number, 0) for load in loads) * EVENT_BYTES
+        if not is_sum(carriage.bytes.value, counted):
             raise PropertyBroken(
-                RULE, f"channel {number} has {carriage.bytes.value} bytes/s, not {counted}"
+                RULE,
+                f"channel {number} has {carriage.bytes.value} bytes/s, not {unscaled(counted)}",
             )
-    all_routers = [count.routers(broker) for count in counts]
+        _check_probes(registry.channels[number], carriage.probe_charge.value)
+        burst = max(load.bursts.get(number, 0) for load in loads)
+        if carriage.burst.worst() != (burst, burst * EVENT_BYTES):
+            raise PropertyBroken(
+                RULE, f"channel {number} has a burst of {carriage.burst.worst()}, not {burst}"
+            )
     for name, account in resources.routers.items():
-        counted = max(routers[name] for routers in all_routers)
-        if account.events.value != counted:
+        counted = most(load.routers[name] for load in loads)
+        if not is_sum(account.events.value, counted):
             raise PropertyBroken(
-                RULE, f"router {name} has {account.events.value} events/s, not {counted}"
+                RULE,
+                f"router {name} has {account.events.value} events/s, not {unscaled(counted)}",
             )
 
 
-def _contracts(broker: LeafBroker) -> list[Count]:
-    """Return what the contracts take, counted once for each mode while it is active."""
-    subscriptions = broker.registry.subscriptions.values()
-    modes = {0, *(mode for found in subscriptions for mode in found.record.granted)}
-    counts = [Count(mode) for mode in sorted(modes)]
-    for subscription in subscriptions:
-        for count in counts:
-            count.subscribe(subscription.record, subscription.variable)
-    return counts
+def _check_probes(channel: EventChannel, charged: Fraction) -> None:
+    """Check what is charged for the probes of a channel, if it has a bandwidth."""
+    counted = arithmetic.probe_bytes_per_s(channel.bandwidth_bytes_per_s)
+    if charged != counted:
+        raise PropertyBroken(
+            RULE, f"probes of {channel.label} are charged {charged} bytes/s, not {counted}"
+        )
+
+
+# Latency.
+
+
+def check_latencies(broker: LeafBroker) -> None:
+    """Check that no path takes longer, by our count of the load, than its contract allows."""
+    loads = loads_of(broker)
+    for number, subscription in broker.registry.subscriptions.items():
+        if subscription.troubles:
+            continue  # It is planned again; until then it stays where it is.
+        record = subscription.record
+        for index, path in enumerate(record.paths):
+            allowed = [qos.latency_us for qos in record.granted.values() if qos.redundancy > index]
+            takes_us = latency_us(broker, loads, path)
+            if not record.contract:
+                takes_us += arithmetic.ENDS_US
+            if takes_us > min(allowed):
+                raise PropertyBroken(
+                    LATE, f"path {index} of {number} takes {float(takes_us)} of {allowed} us"
+                )
+
+
+def latency_us(broker: LeafBroker, loads: list[Load], path: AllocatedPath) -> Fraction:
+    """Return the latency of a path with the present load, before any rounding."""
+    registry = broker.registry
+    total = sum((channel_us(registry, loads, number) for number in path.channel_ids), Fraction(0))
+    for name in path.routers:
+        total += arithmetic.router_us(most(load.routers[name] for load in loads))
+    return total
+
+
+def channel_us(registry: Registry, loads: list[Load], channel_id: int) -> Fraction:
+    channel = registry.channels[channel_id]
+    burst = max(load.bursts.get(channel_id, 0) for load in loads)
+    return channel.latency_us + arithmetic.burst_us(burst, channel.bandwidth_bytes_per_s)
+
+
+def check_law(broker: LeafBroker) -> None:
+    """Check that channels and routers are predicted by the law, but for its rounding.
+
+    Only in a cloud without floods: those are load, too, and not a contract.
+    """
+    registry, resources = broker.registry, broker.reservations.resources
+    loads = _counted(broker, with_publications=True)
+    for number, carriage in resources.channels.items():
+        own_us = registry.channels[number].latency_us
+        _check_predicted(
+            f"channel {number}",
+            carriage.latency_us - own_us,
+            channel_us(registry, loads, number) - own_us,
+        )
+    for name, account in resources.routers.items():
+        events = most(load.routers[name] for load in loads)
+        _check_predicted(f"router {name}", account.latency_us, arithmetic.router_us(events))
+
+
+def _check_predicted(what: str, predicted_us: int, counted_us: Fraction) -> None:
+    if not counted_us <= predicted_us <= arithmetic.rounded_us_max(counted_us):
+        raise PropertyBroken(LAW, f"{what} is predicted {predicted_us} us, not {float(counted_us)}")
 
 
 def check_no_promise(broker: LeafBroker) -> None:
@@ -143,16 +261,3 @@ def check_no_promise(broker: LeafBroker) -> None:
     for name, account in resources.routers.items():
         if account.events:
             raise PropertyBroken(RULE, f"router {name} has {account.events.value} events/s")
-
-
-@lru_cache(maxsize=1_024)
-def rate_of(variable: StatusVariable) -> Fraction:
-    """Return the events a second that a publisher may send."""
-    if variable.period is None:
-        return Fraction(NS_PER_S, variable.interval_ns_min)
-    return Fraction(variable.period.per_seconds, variable.period.seconds)
-
-
-@lru_cache(maxsize=4_096)
-def _share(everys: tuple[int, ...]) -> Fraction:
-    return union_rate(everys)

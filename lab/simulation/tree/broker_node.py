@@ -15,15 +15,18 @@ from gridstat.net.command.machine import Persist, Persisted, PersistFailed, Rece
 from gridstat.net.command.router_messages import Return
 from gridstat.net.command.segment_messages import Reserved
 from gridstat.net.command.tree_messages import TreeMessageBase
-from lab.simulation.broker_node import FAILED_NOTES, FAILED_NS, WALL_NS, PlainVerifier
+from lab.simulation.broker_node import FAILED_NOTES, FAILED_NS, PlainVerifier
+from lab.simulation.compaction import check_compaction
 from lab.simulation.node import Node
 from lab.simulation.properties.answers import DURABLE
 from lab.simulation.tree.properties.records import check_readable
-from lab.simulation.world import PropertyBroken
+from lab.simulation.tree.properties.talk import Talk
+from lab.simulation.world import WALL_NS, PropertyBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gridstat.broker.tree.tree_settings import TreeSettings
     from gridstat.net.command.machine import Event, Instruction, Note
     from lab.simulation.journal import SimulatedJournal
     from lab.simulation.network import Network
@@ -80,7 +83,10 @@ class TreeBrokerNode(Node):
         self.on_killed: Callable[[TreeBrokerNode], None] | None = None
         self.on_restored: Callable[[TreeBrokerNode], None] | None = None
         self.on_returned: Callable[[TreeBrokerNode, bytes], None] | None = None
+        self.settings_above: TreeSettings | None = None
+        """Settings of a broker above clouds."""
         self.lives = 0
+        self.talk = Talk(self)
         self.is_impostor = False
         self.term_highest = 0
         """Highest term of all messages that it ever sent."""
@@ -90,15 +96,9 @@ class TreeBrokerNode(Node):
 
     def start(self) -> None:
         """Begin a process from the content of the journal; dial the parent, if there is one."""
-        assert self.make is not None
-        outside = Outside(
-            PlainVerifier(),
-            self._wall_clock_ns,
-            new_identity=self._journal_identity,
-            random_bytes=self.world.random_bytes,
-        )
-        broker = self.broker = self.make(outside)
+        broker = self.broker = self._new_broker(self.world.random_bytes)
         broker.restore(self.journal.durable)
+        self.journal.check_compacted = self._check_compacted
         self.lives += 1
         if self.on_restored is not None:
             self.on_restored(self)
@@ -107,6 +107,19 @@ class TreeBrokerNode(Node):
         self._guarded(self.do_all, broker.start(self.world.now_ns))
         if self.is_up and self.plan.parent:
             self.network.connect(self, f"broker/{self.plan.parent}")
+
+    def _new_broker(self, random_bytes: Callable[[int], bytes] = bytes) -> Broker:
+        assert self.make is not None
+        outside = Outside(
+            PlainVerifier(),
+            self._wall_clock_ns,
+            new_identity=self._journal_identity,
+            random_bytes=random_bytes,
+        )
+        return self.make(outside)
+
+    def _check_compacted(self, before: Sequence[bytes], compacted: Sequence[bytes]) -> None:
+        check_compaction(self.name, self._new_broker, before, compacted)
 
     def crash(self, *, is_sudden: bool) -> None:
         super().crash(is_sudden=is_sudden)
@@ -140,6 +153,8 @@ class TreeBrokerNode(Node):
                 self._is_receiving_stale = message.term < self._parent_term
                 self._parent_term = max(self._parent_term, message.term)
                 self._is_ordered_by_stale = message.term < parent_term_of(self.broker)
+        elif type(event) is Received and isinstance(event.message, TreeMessageBase):
+            self.talk.received(event.peer, event.message)
 
     def _check_not_obeying(self) -> None:
         if self._is_ordered_by_stale and self._is_working:
@@ -171,6 +186,7 @@ class TreeBrokerNode(Node):
         self._check_not_obeying()
         message = instruction.message
         if isinstance(message, TreeMessageBase):
+            self.talk.sent(instruction.peer, message)
             if self._is_receiving_stale and instruction.peer == f"broker/{self.plan.parent}":
                 raise PropertyBroken("terms only grow", f"{self.name} obeys a stale parent")
             if message.term < self.term_highest:

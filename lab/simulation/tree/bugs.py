@@ -29,18 +29,11 @@ from gridstat.broker.tree.segment_commits import SegmentCommits
 from gridstat.broker.tree.segment_releases import SegmentReleases
 from gridstat.broker.tree.transaction import Transaction
 from gridstat.model.qos import LATENCY_US_MAX
-from lab.simulation.bugs import Bug, Patch
+from lab.simulation.planting import Bug, Patch, do_nothing
+from lab.simulation.tree.unseen_bugs import UNSEEN
 
 if TYPE_CHECKING:
-    from lab.simulation.bugs import Function
-
-
-def _do_nothing(right: Function) -> Function:
-    def silent(*_: Any, **__: Any) -> None:
-        """Do nothing, as if the call had been forgotten."""
-
-    silent.__name__ = right.__name__  # Pickle copies a stored function by its name.
-    return silent
+    from lab.simulation.planting import Function
 
 
 # Mistakes of a leaf broker.
@@ -122,15 +115,15 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "keep-exports": Bug(
         "a publisher's cloud does not end what readers of other clouds may no longer have",
-        (Patch(RestingContracts, "_end_segment", _do_nothing),),
+        (Patch(RestingContracts, "_end_segment", do_nothing),),
     ),
     "forget-an-ending": Bug(
         "the owner never hears that a subscriber has ended a contract",
-        (Patch(RemoteContracts, "end", _do_nothing),),
+        (Patch(RemoteContracts, "end", do_nothing),),
     ),
     "ask-once": Bug(
         "what was asked before a session was lost is not asked again",
-        (Patch(RemoteContracts, "request_all", _do_nothing),),
+        (Patch(RemoteContracts, "request_all", do_nothing),),
     ),
     "deaf-while-joining": Bug(
         "what a parent says while a broker writes down its place is not heard",
@@ -138,7 +131,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "forget-a-release": Bug(
         "what an earlier generation has taken is never given back",
-        (Patch(SegmentReleases, "_send", _do_nothing),),
+        (Patch(SegmentReleases, "_send", do_nothing),),
     ),
     "lease-identifiers-again": Bug(
         "every block of identifiers begins with the first",
@@ -147,8 +140,8 @@ BUGS: Final[dict[str, Bug]] = {
     "commit-once": Bug(
         "a child that was away is not told again that a segment counts",
         (
-            Patch(SegmentCommits, "child_joined", _do_nothing),
-            Patch(Reconciliation, "_compare", _do_nothing),
+            Patch(SegmentCommits, "child_joined", do_nothing),
+            Patch(Reconciliation, "_compare", do_nothing),
         ),
     ),
     "obey-a-stale-parent": Bug(
@@ -161,19 +154,19 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "pay-for-ever": Bug(
         "what a contract used of an identity's share between clouds is not given back",
-        (Patch(ScopeShares, "remove", _do_nothing),),
+        (Patch(ScopeShares, "remove", do_nothing),),
     ),
     "never-replan": Bug(
         "a contract stays where it is, whatever breaks on its way",
-        (Patch(OwnedContracts, "replan", _do_nothing),),
+        (Patch(OwnedContracts, "replan", do_nothing),),
     ),
     "take-a-channel-for-up": Bug(
         "that a channel between clouds is silent changes nothing for what it carries",
-        (Patch(Replanning, "channel_changed", _do_nothing),),
+        (Patch(Replanning, "channel_changed", do_nothing),),
     ),
     "stay-broken": Bug(
         "a contract is taken for broken after all of it works again",
-        (Patch(Replanning, "_restore", _do_nothing),),
+        (Patch(Replanning, "_restore", do_nothing),),
     ),
     "grant-the-worst": Bug(
         "whatever is free, a contract gets the least that it would take",
@@ -185,7 +178,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "forget-what-was-promised": Bug(
         "a contract that a failure has lowered is never given back what it had",
-        (Patch(Transaction, "owed", _do_nothing),),
+        (Patch(Transaction, "owed", do_nothing),),
     ),
     "forget-what-modes-were-promised": Bug(
         "a contract in several modes that a failure has lowered is never given back what it had",
@@ -194,12 +187,13 @@ BUGS: Final[dict[str, Bug]] = {
     "flood-in-any-mode": Bug(
         "variables flood in modes that nobody has defined",
         (
-            Patch(operators_flooding, "check_modes_defined", _do_nothing),
-            Patch(tree_flooding, "check_modes_defined", _do_nothing),
+            Patch(operators_flooding, "check_modes_defined", do_nothing),
+            Patch(tree_flooding, "check_modes_defined", do_nothing),
         ),
     ),
     "flood-those-who-are-there": Bug(
         "a child that was away does not hear what floods, nor what floods no more",
-        (Patch(FloodingChanges, "child_joined", _do_nothing),),
+        (Patch(FloodingChanges, "child_joined", do_nothing),),
     ),
+    **UNSEEN,
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.settings import BrokerSettings
 from gridstat.broker.tree.qos_broker import QosBroker
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.cloud import RouterRole
 from lab.simulation.endpoint_node import EndPointNode
 from lab.simulation.journal import Facts, SimulatedJournal
@@ -72,6 +73,8 @@ class TreeGrid:
         self.network.encoded.clear()
         for node in self.brokers.values():
             node.journal.commit_ns_max = swarm.paces.commit_ns_max
+            settings = swarm.settings(node.name)
+            node.settings_above = settings if isinstance(settings, TreeSettings) else None
         for plan in swarm.endpoints:
             endpoint = EndPointNode(self.network, plan.name, plan.edges, judge, self._next_number())
             self.endpoints[plan.name] = endpoint
@@ -91,7 +94,7 @@ class TreeGrid:
         new.make, new.lives, new.term_highest = old.make, old.lives, old.term_highest
         new.process = old.process  # So that the instance is a new one, too.
         new.on_killed, new.on_restored = old.on_killed, old.on_restored
-        new.on_returned = old.on_returned
+        new.on_returned, new.settings_above = old.on_returned, old.settings_above
         self.brokers[name] = new
         self._register(new)
         return new

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.net.command.endpoint_messages import Detach
 from lab.simulation.bugs import planted
+from lab.simulation.compaction import make_long
 from lab.simulation.rules import RuleChanges
 from lab.simulation.run import judged
 from lab.simulation.tree.bugs import BUGS
@@ -89,6 +90,8 @@ class Run:
         self.rules.plan(start_ns, self.swarm.rule_changes)
         self.flooding.plan(start_ns)
         self.faults.plan(start_ns)
+        for at_ns in self.swarm.compactions:
+            world.at(start_ns + at_ns, self._compact)
         end_ns = start_ns + self.swarm.chaos_ns
         while world.now_ns < end_ns:
             world.run_until(min(end_ns, world.now_ns + SLICE_NS))
@@ -97,6 +100,13 @@ class Run:
         self.faults.stop()
         if self.swarm.is_left_cut:
             self.faults.cut_for_good()
+
+    def _compact(self) -> None:
+        """Let one of the brokers compact its journal."""
+        nodes = list(self.grid.brokers.values())
+        broker = nodes[self.grid.world.between(0, len(nodes) - 1)].broker
+        if broker is not None:
+            make_long(broker)
 
     def end(self) -> None:
         """Detach every end-point, and check that nothing is left, floods included."""

@@ -1,7 +1,8 @@
 """Shapes of simulated trees: brokers and their children, small clouds, and channels between them.
 
 Made once for each outline and shared by all seeds, since they never change. Brokers that a tree
-does not name are leaves and have the names of their clouds.
+does not name are leaves and have the names of their clouds. Some trees are drawn: "uneven" ones of
+up to nine clouds, and "vast" ones of more than thirty, whose neighbours often have one border only.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ TREES: Final[dict[str, Children]] = {
     },
     "leaning": {"root": ("east", "c4"), "east": ("south", "c3"), "south": ("c1", "c2")},
 }
+DRAWN: Final = {"uneven": (3, 9), "vast": (30, 34)}
+"""Kinds of trees whose shape is drawn, with their fewest and most clouds."""
+DEPTH_MAX: Final = 4
+CHILDREN_MAX: Final = 4
+ONE_BORDER_SHARE: Final = 0.5
+ACROSS_SHARE: Final = 0.3
 VARIANTS: Final = 3
+DRAWN_VARIANTS: Final = {"uneven": 8, "vast": 1}
 BANDWIDTHS: Final = {"ample": (0, 400_000), "tight": (12_000, 24_000)}
 BORDER_BANDWIDTHS: Final = {"ample": BANDWIDTHS["ample"], "tight": (3_000, 12_000)}
 """Bandwidths between clouds: in a tight tree one variable fits, and not always two."""
@@ -55,11 +63,63 @@ class Outline:
 def tree_plan(outline: Outline) -> TreePlan:
     """Return the plan of an outline; equal outlines give equal plans."""
     random = Random(f"tree {outline.tree}/{outline.room}/{outline.variant}")
-    children = TREES[outline.tree]
+    is_drawn = outline.tree in DRAWN
+    children = _drawn(outline.tree, random) if is_drawn else TREES[outline.tree]
     below = {child for some in children.values() for child in some}
     leaves = sorted(below - children.keys()) or ["c1"]
     clouds = {name: _cloud(name, outline.room, random) for name in leaves}
-    return plan_tree(children, clouds, _border_links(leaves, outline.room, random))
+    links = _drawn_links if is_drawn else _border_links
+    return plan_tree(children, clouds, links(leaves, outline.room, random))
+
+
+def _drawn(kind: str, random: Random) -> Children:
+    """Draw a tree: every broker above clouds has children enough, and some have many below."""
+    children: Children = {}
+    names = [f"c{number}" for number in range(1, random.randint(*DRAWN[kind]) + 1)]
+    open_ = [("root", names, 0)]
+    while open_:
+        broker, leaves, depth = open_.pop(0)
+        below = []
+        for number, group in enumerate(_groups(leaves, depth, random)):
+            name = group[0] if len(group) == 1 else f"{broker}-{number}"
+            below.append(name)
+            if len(group) > 1:
+                open_.append((name, group, depth + 1))
+        children[broker] = tuple(below)
+    return children
+
+
+def _groups(leaves: list[str], depth: int, random: Random) -> list[list[str]]:
+    """Divide the clouds below a broker among its children, unevenly."""
+    if depth == DEPTH_MAX - 1:
+        return [[leaf] for leaf in leaves]
+    count = random.randint(2, min(CHILDREN_MAX, len(leaves)))
+    cuts = sorted(random.sample(range(1, len(leaves)), count - 1))
+    return [leaves[first:end] for first, end in pairwise([0, *cuts, len(leaves)])]
+
+
+def _drawn_links(leaves: list[str], room: str, random: Random) -> list[BorderLink]:
+    """Join every cloud to an earlier one, and some to others, by one border or by two."""
+    joined = [(random.choice(leaves[:at]), leaves[at]) for at in range(1, len(leaves))]
+    for at in range(2, len(leaves)):
+        pair = random.choice(leaves[:at]), leaves[at]
+        if random.random() < ACROSS_SHARE and pair not in joined:
+            joined.append(pair)
+    found = []
+    for one, other in joined:
+        is_single = random.random() < ONE_BORDER_SHARE
+        borders = (random.choice(("b0", "b1")),) if is_single else ("b0", "b1")
+        found += [_border_link(one, other, border, room, random) for border in borders]
+    return found
+
+
+def _border_link(one: str, other: str, border: str, room: str, random: Random) -> BorderLink:
+    return BorderLink(
+        f"{one}/{border}",
+        f"{other}/{border}",
+        latency_us=random.choice(LATENCIES_US),
+        bandwidth_bytes_per_s=random.choice(BORDER_BANDWIDTHS[room]),
+    )
 
 
 def _cloud(name: str, room: str, random: Random) -> CloudPlan:
@@ -99,12 +159,7 @@ def _border_links(leaves: list[str], room: str, random: Random) -> list[BorderLi
     if len(leaves) > 2 and random.random() < RING_SHARE:  # noqa: PLR2004 — two are joined already.
         joined.append((leaves[-1], leaves[0]))
     return [
-        BorderLink(
-            f"{one}/{border}",
-            f"{other}/{border}",
-            latency_us=random.choice(LATENCIES_US),
-            bandwidth_bytes_per_s=random.choice(BORDER_BANDWIDTHS[room]),
-        )
+        _border_link(one, other, border, room, random)
         for one, other in joined
         for border in ("b0", "b1")
     ]

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.settings import BrokerSettings
 from gridstat.broker.tree.tree_settings import TreeSettings
+from gridstat.model.qos import REDUNDANCY_MAX
+from lab.simulation.compaction import draw_compactions
 from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.modes import MODES_DEFINED
-from lab.simulation.swarm import EndPointPlan, Work, at_once_of, draw_quotas, draw_rule_changes
-from lab.simulation.tree.shapes import VARIANTS, Outline, tree_plan
+from lab.simulation.swarm import (
+    EndPointPlan,
+    Work,
+    at_once_of,
+    draw_quotas,
+    draw_rule_changes,
+)
+from lab.simulation.tree.shapes import DRAWN_VARIANTS, VARIANTS, Outline, tree_plan
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -79,6 +87,14 @@ WEIGHTS: Final = {
 }
 FLOODED_SEEDS: Final = 5
 """Operators flood in one of so many seeds; the other seeds run as they did before floods."""
+WIDE_SEEDS: Final = 5
+WIDE_REST: Final = 1
+DRAWN_SEEDS: Final = 6
+DRAWN_REST: Final = 2
+"""Remainder of the seeds, one in six, whose tree is drawn."""
+VAST_SEEDS: Final = 300
+VAST_REST: Final = 152
+"""One in so many of all seeds has a tree of more than thirty clouds; they take long."""
 PATHS_CUT_SEEDS: Final = 4
 PATHS_CUT_REST: Final = 3
 """Remainder of the seeds, one in four, that cut all paths of a contract at once, a few times."""
@@ -103,6 +119,8 @@ class FloodWork(Enum):
     """Publish a flooding variable again, and ask some broker above it to flood it."""
 
 
+UP_WITHIN_NS: Final = (300 * NS_PER_MS, NS_PER_S, 5 * NS_PER_S)
+"""Times within which a commit is to be confirmed; the short ones pass while routers are away."""
 WORK_MIN: Final = 3
 WORK_MANY: Final = 30
 END_POINTS: Final = (2, 3, 3, 4)
@@ -119,6 +137,7 @@ class Paces:
     retire_after_ns: int = 2 * NS_PER_S
     snapshot_after: int = 100_000
     replan_at_once: int = 64
+    up_within_ns: int = 5 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +153,15 @@ class TreeSwarm:
     work: tuple[tuple[int, Work, int], ...] = ()
     floods: tuple[tuple[int, FloodWork], ...] = ()
     rule_changes: tuple[int, ...] = ()
+    compactions: tuple[int, ...] = ()
     chaos_ns: int = 0
     is_all_encoded: bool = False
     is_cold: bool = False
+
+    @property
+    def paths_max(self) -> int:
+        """Most paths that are asked for."""
+        return REDUNDANCY_MAX if _is_wide(self.seed) else 2
 
     @property
     def is_quiet(self) -> bool:
@@ -155,6 +180,7 @@ class TreeSwarm:
                 parent=parent,
                 snapshot_after=paces.snapshot_after,
                 replan_at_once=paces.replan_at_once,
+                up_within_ns=paces.up_within_ns,
                 modes_defined=MODES_DEFINED,
                 keys=SIMULATED_KEYS,
             )
@@ -168,6 +194,7 @@ class TreeSwarm:
             replan_at_once=paces.replan_at_once,
             publish_at_once=at_once_of(self.seed),
             end_at_once=at_once_of(self.seed),
+            revoke_at_once=at_once_of(self.seed),
             modes_defined=MODES_DEFINED,
             keys=SIMULATED_KEYS,
             quotas=self.quotas(),
@@ -187,7 +214,7 @@ def draw(seed: int) -> TreeSwarm:
     random = Random(f"tree swarm {seed}")
     tree = random.choices(list(TREE_WEIGHTS), list(TREE_WEIGHTS.values()))[0]
     room = "tight" if random.random() < TIGHT_SHARE else "ample"
-    outline = Outline(tree, room, random.randrange(VARIANTS))
+    outline = _drawn_outline(seed, room) or Outline(tree, room, random.randrange(VARIANTS))
     plan = tree_plan(outline)
     endpoints = _draw_endpoints(random, plan)
     chaos_ns = random.randint(3, 6) * NS_PER_S
@@ -204,15 +231,34 @@ def draw(seed: int) -> TreeSwarm:
             retire_after_ns=random.choice((500, 2_000)) * NS_PER_MS,
             snapshot_after=random.choice((40, 100_000)),
             replan_at_once=random.choice((2, 64)),
+            up_within_ns=Random(f"tree commits {seed}").choice(UP_WITHIN_NS)
+            if _is_wide(seed)
+            else UP_WITHIN_NS[-1],
         ),
         faults=_with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns),
         work=_draw_work(random, chaos_ns, len(endpoints)),
         floods=_draw_floods(seed, chaos_ns),
         rule_changes=draw_rule_changes(seed, chaos_ns),
+        compactions=draw_compactions(Random(f"tree compactions {seed}"), chaos_ns)
+        if _is_wide(seed)
+        else (),
         chaos_ns=chaos_ns,
         is_all_encoded=random.random() < ALL_ENCODED_SHARE,
         is_cold=random.random() < COLD_SHARE,
     )
+
+
+def _is_wide(seed: int) -> bool:
+    """Return whether a seed compacts journals, asks for many paths, and repeats commits soon."""
+    return seed % WIDE_SEEDS == WIDE_REST
+
+
+def _drawn_outline(seed: int, room: str) -> Outline | None:
+    """Return the outline of a drawn tree, in some of the seeds; the others stay as they were."""
+    if seed % DRAWN_SEEDS != DRAWN_REST:
+        return None
+    kind = "vast" if seed % VAST_SEEDS == VAST_REST else "uneven"
+    return Outline(kind, room, Random(f"tree shape {seed}").randrange(DRAWN_VARIANTS[kind]))
 
 
 def _draw_endpoints(random: Random, plan: TreePlan) -> tuple[EndPointPlan, ...]:

@@ -60,15 +60,15 @@ def cloud_text(bandwidth_bytes_per_s: int = 200_000) -> str:
 class Cloud:
     """Cloud whose files are all in a folder; it ends every process that a test starts."""
 
-    def __init__(self, folder: Path, text: str, *, more: str = "") -> None:
-        """`more` is added to the files of the broker and of every router."""
+    def __init__(self, folder: Path, text: str, *, more: str = "", broker: str = "") -> None:
+        """`more` is added to the files of the broker and of edge routers, `broker` to its own."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._files = GridFolder(folder, grid_from_text(text, file="test"), text)
         self._files.write()
         with self._files.broker_file.open("a", encoding="utf-8") as file:
-            file.write(TIMING + more)
-        for name in ROUTERS:
+            file.write(TIMING + more + broker)
+        for name in (each for each in ROUTERS if each.startswith("e")):
             with self._files.router_file(f"c1/{name}").open("a", encoding="utf-8") as file:
                 file.write(more)
         self.access = load_access(folder)

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from gridstat.broker.access.access_operations import AccessEnding
 from gridstat.broker.records.operations import MatchingLeft, NumbersReached, Operation, encode
 from gridstat.broker.tree.tree_operations import TreeOperation, operations_of
 from gridstat.model.access_rules import AccessRule
@@ -42,11 +43,11 @@ from gridstat.net.command.operator_messages import (
 )
 from gridstat.net.command.tree_messages import CloseBorder
 from lab.open_access import OPEN_RULE
+from lab.simulation.state_image import differences, image
 from tests.unit.broker.conversation import Conversation
 from tests.unit.broker.segments.family import OUT_TWO, Family
 from tests.unit.broker.segments.test_kills import LIFE, loads
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
-from tests.unit.broker.state_image import differences, image
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.test_parentless import lease, start_below
 from tests.unit.broker.tree.test_probed_borders import two_clouds
@@ -161,6 +162,7 @@ def leave(cloud: Family) -> None:
     cloud.settle()
     write(cloud, NumbersReached(variable_id=90_000, subscription_id=80_000, channel_id=70_000))
     write(cloud, MatchingLeft(pattern_id=0, name=CURRENT))
+    write(cloud, AccessEnding(rule=OPEN_RULE))
 
 
 @cache

@@ -193,7 +193,11 @@ def test_the_shortest_times_of_keys_are_accepted(tmp_path: Path) -> None:
     assert load_cloud(path)[0].keys.settings() == KeySettings(500, 500, 1_000)
 
 
+FIND = 'name = "r"\nwho = "**"\nmay = ["find"]\nwhat = "**"\n'
+RULE = f'[[router]]\nname = "i0"\n[[access_rule]]\n{FIND}'
 MISTAKES = {
+    f'cloud = "c1"\n{RULE}role = "any"': "access_rule[0].role",
+    f'cloud = "c1"\n{RULE}sessions = 3': "access_rule[0].sessions",
     'cloud = "c1"': "router: missing",
     'cloud = "c 1"\n[[router]]\nname = "i0"': "cloud: 'c 1': a name is letters",
     'cloud = "c1"\n[[router]]\nname = "i0"\nrole = "root"': "router[0].role",

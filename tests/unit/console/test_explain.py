@@ -45,6 +45,18 @@ def test_each_path_is_followed_by_what_came_by_it() -> None:
     assert found[5] == "      came by it: 1,000 expected, 960 delivered, 7 first, 40 lost"
 
 
+def test_paths_that_share_a_router_are_told_as_link_disjoint() -> None:
+    facts = {
+        "subscriber": "c1/centre",
+        "state": "granted",
+        "granted": {"0": {"every": 1, "latency_us": 4_000, "redundancy": 2, "priority": 1}},
+        "paths": [],
+    }
+    told = "    its paths are link-disjoint: they share a router, and no channel"
+    assert told in list(explained_subscription({**facts, "is_node_disjoint": False}))
+    assert told not in list(explained_subscription({**facts, "is_node_disjoint": True}))
+
+
 def test_paths_that_the_contract_has_left_come_last() -> None:
     ledger = {"paths": [counted(UPPER, 0), counted(OLD, 9, is_open=False)]}
     assert lines(ledger, UPPER)[-1] == (

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gridstat.console.host_report.facts import ClockFacts, HostFacts
 from gridstat.console.host_report.findings import findings
-from gridstat.console.host_report.probes import host_facts, preemption
+from gridstat.console.host_report.probes import host_facts, plain_edges, preemption
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GOOD = HostFacts(
     kernel="6.1.0-18-amd64",
@@ -46,6 +50,11 @@ def test_a_good_machine_has_nothing_to_change() -> None:
         (replace(GOOD, gso_problem="invalid argument"), "UDP GSO, sending", "Linux 4.18"),
         (replace(GOOD, gro_problem="one by one"), "UDP GRO, receiving", "Linux 5.0"),
         (replace(GOOD, locked_bytes_max=65_536), "memory lock", "LimitMEMLOCK"),
+        (
+            replace(GOOD, plain_edges={"c1/e0": "/etc/gridstat/e0.toml"}),
+            "end-points' channels",
+            'endpoint_security = "hop" in /etc/gridstat/e0.toml',
+        ),
         (replace(GOOD, real_time_problem="not permitted"), "real-time priority", "LimitRTPRIO"),
         (replace(GOOD, clock=None), "clock", "chrony"),
         (
@@ -103,3 +112,29 @@ def test_the_probes_leave_the_scheduling_as_it_was() -> None:
 
 def test_the_model_of_preemption_is_read_from_the_build() -> None:
     assert preemption("#1 SMP PREEMPT_RT Debian 6.1") in {"PREEMPT_RT", "full", "lazy", "voluntary"}
+
+
+def test_running_edge_routers_with_plain_end_points_are_found_by_their_files(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "settings"
+    folder.mkdir()
+    broker = '[broker]\naddresses = ["127.0.0.1:7100"]\n'
+    for name, more in (("e0", 'endpoint_security = "none"\n'), ("e1", "")):
+        text = f'name = "c1/{name}"\nrole = "edge"\n{more}{broker}'
+        (folder / f"{name}.toml").write_text(text)
+    for number, words in enumerate(
+        (
+            "python -m gridstat router e0.toml",
+            "gridstat router e1.toml",
+            "gridstat router missing.toml",
+            "vim router e0.toml",
+            "gridstat broker e0.toml",
+        )
+    ):
+        process = tmp_path / "proc" / str(100 + number)
+        process.mkdir(parents=True)
+        (process / "cmdline").write_bytes(b"\0".join(words.encode().split()) + b"\0")
+        (process / "cwd").symlink_to(folder)
+    (tmp_path / "proc" / "999").mkdir()
+    assert plain_edges(tmp_path / "proc") == {"c1/e0": str(folder / "e0.toml")}

@@ -54,6 +54,22 @@ def test_the_operator_is_told_of_channels_without_a_fresh_seed() -> None:
     assert sorted_problems(facts) == []
 
 
+def test_end_points_that_do_not_seal_are_named_by_their_edge() -> None:
+    facts = {
+        "routers": [],
+        "channels": [],
+        "subscriptions": [],
+        "keys": {"plain_end_points": {"c1/e0": 1, "c1/e2": 3}},
+    }
+    assert sorted_problems(facts) == [
+        f"router {ends}, whose events anybody can read and forge"
+        for ends in (
+            "c1/e0: 1 end-point with security none",
+            "c1/e2: 3 end-points with security none",
+        )
+    ]
+
+
 def test_channels_that_get_no_key_are_among_the_worst_problems() -> None:
     router = {"name": "c1/e0", "is_up": True, "is_connected": True, "in_step": True}
     counters = {"channels_long_without_key": 2, "channels_without_key": 3, "seeds_overdue": 1}

@@ -119,6 +119,13 @@ def test_everything_that_is_written_is_taken(file: Path) -> None:
         ('name = "c1/e0"', 'name = "c1/e0"\nrole = "middle"', "role", "middle"),
         ('name = "c1/e0"', 'name = "c1/e0"\nversions_max = 9', "versions_max", "9"),
         ("[broker]", "[keys]\nepoch_s = 121\n[broker]", "keys.epoch_s", "121"),
+        ("[broker]", "[keys]\n[broker]", "keys", "for edge routers"),
+        (
+            'name = "c1/e0"',
+            'name = "c1/b0"\nrole = "border"\nendpoint_security = "hop"',
+            "endpoint_security",
+            'role is "border"',
+        ),
         ("[broker]", "[keys]\nreseed_s = 0\n[broker]", "keys.reseed_s", "0"),
         ('name = "c1/e0"', 'name = "c1/e0"\nmetrics_port = 70000', "metrics_port", "70000"),
         (

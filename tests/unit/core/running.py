@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LIMITS = Limits(variables_max=2_048, rings_max=32, channels_max=64, pool_small=256, pool_large=8)
 MICROSECOND = Period(1, 1_000_000)
 SOURCE = 900
-ENDS = ("malformed", "unknown", "policed", "duplicate", "not_due", "dispatched")
+ENDS = ("malformed", "unknown", "policed", "duplicate", "too_old", "not_due", "dispatched")
 
 
 def eventually(

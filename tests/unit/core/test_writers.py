@@ -18,7 +18,7 @@ from gridstat.core.channel_indices import ChannelIndices
 from gridstat.core.rows import ChannelSpec, Limits, Route, Row, Term
 from gridstat.model.errors import LayoutError, LimitReached, LinkDown, Misuse, UnknownName
 from tests.protocol.grids import datagram, event
-from tests.unit.core.running import LIMITS, MICROSECOND, SOURCE, eventually, hop
+from tests.unit.core.running import ENDS, LIMITS, MICROSECOND, SOURCE, eventually, hop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,7 +214,7 @@ def test_counters_of_a_running_core_are_whole_sums() -> None:
             total += 600
             for _ in range(5):
                 told = made.core.counters()
-                ends = ("malformed", "unknown", "policed", "duplicate", "not_due", "dispatched")
+                ends = ENDS
                 assert told["in"] == sum(told[name] for name in ends)
             if turn % 8 == 0:
                 eventually(made.settled(total))

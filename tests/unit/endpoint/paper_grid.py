@@ -107,6 +107,8 @@ def counters(**counted: int) -> VariableCounters:
         "unknown": counted.get("unknown", 0),
         "missing": counted.get("missing", 0),
         "extra": 0,
+        "too_old": 0,
+        "too_old_by": [0, 0, 0, 0],
         "ring_full": counted.get("ring_full", 0),
         "first_slot": counted.get("first_slot", 0),
         "last_slot": counted.get("last_slot", 0),

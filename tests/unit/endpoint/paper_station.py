@@ -40,6 +40,7 @@ class PaperSender:
     takes: bool = True
     is_closed: bool = False
     sent: list[tuple[int, Any, dict[str, Any]]] = field(default_factory=list)
+    """Events since their sequences began."""
 
     def send(self, variable_id: int, value: Any, **words: Any) -> bool:
         assert not self.is_closed
@@ -55,6 +56,9 @@ class PaperSender:
 
     def retarget(self, address: tuple[str, int, int]) -> None:
         self.address = address
+
+    def restart_sequences(self) -> None:
+        self.sent.clear()
 
     def counters(self) -> dict[str, int]:
         return {"events": len(self.sent)}

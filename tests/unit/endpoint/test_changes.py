@@ -116,6 +116,11 @@ def kinds(told: list[Change]) -> list[str]:
             [contract(DIRECT, ROUND, down=("path 1", "path 2")), contract(DIRECT, ROUND, down=())],
             ["broken", "restored"],
         ),
+        # Lowered within its band, raised in part, and raised to what was granted.
+        (
+            [contract(DIRECT, ROUND, down=(), every=every) for every in (4, 2, 1)],
+            ["lowered", "restored", "restored"],
+        ),
         # A broker that does not say which paths are down.
         (
             [contract(DIRECT, ROUND, degraded=("path 2 is down",)), contract(DIRECT, ROUND)],

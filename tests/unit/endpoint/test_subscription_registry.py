@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from gridstat.endpoint.change import Change, ChangeKind
 from gridstat.endpoint.options import EventHandlers, SubscriptionSpec
 from gridstat.endpoint.session_events import SubscriptionRestored
 from gridstat.endpoint.subscriber import Subscription
@@ -419,3 +420,19 @@ def test_an_unexpected_answer_is_no_subscription(grid: PaperGrid) -> None:
     grid.cloud.ready.append((DoneOutcome(),))
     (found,) = grid.book.subscribe([SubscriptionSpec("c1/x", ModalQos())])
     assert isinstance(found, Misuse)
+
+
+def test_a_pattern_without_a_match_that_the_cloud_ends_is_reported(grid: PaperGrid) -> None:
+    changes: list[Change] = []
+    grid.cloud.ready.append((GrantedOutcome(subscription_id=9, variable=None),))
+    spec = SubscriptionSpec("c1/**", ModalQos(), on_change=changes.append)
+    pattern = grid.book.subscribe_pattern(spec, None)
+    reason = "rule access: rule desks was revoked or changed; no rule lets a subscribe c1/**"
+    ended = Unpublished(subscription_id=9, name="c1/**", code=1015, reason=reason)
+    grid.book.notice_received(ended, ())
+    grid.work()
+    assert pattern.is_over
+    ((kind, name, code, told, is_over),) = {
+        (each.kind, each.name, each.code, each.reason, each.is_over) for each in changes
+    }
+    assert (kind, name, code, told, is_over) == (ChangeKind.PURGED, "c1/**", 1015, reason, True)

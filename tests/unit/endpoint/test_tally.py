@@ -440,3 +440,24 @@ def test_all_clocks_set_by_an_hour_cost_a_period_at_most_in_the_ledger(hours: in
     assert ledger.lost == ledger.lost_to_clock <= 1
     assert ledger.delivered == 401
     assert told(rig.at(4_002 + CLOSED_MS))[1] == 401
+
+
+@pytest.mark.parametrize("latency_ms", [2_000, 30_000])
+def test_events_on_their_way_at_a_change_of_the_divisor_are_no_clock_that_was_set(
+    latency_ms: int,
+) -> None:
+    """A contract is lowered to every third slot, to every fourth, and raised again, as bands do."""
+    terms = replace(TERMS, latency_ns=latency_ms * MS)
+    rig = TallyRig(terms)
+    rig.stream(10, 1_000)
+    last_ms = 1_000
+    for at_ms, every in ((1_005, 3), (2_205, 4), (5_005, 3)):
+        rig.stream(last_ms + 10, at_ms - 105)
+        start = StartTime(at_ms * MS, WALL + at_ms * MS)
+        rig.tally.renew(replace(terms, every=every), latency_ms * MS, start)
+        rig.come(*range(at_ms - 95, at_ms, 10), latency_ms=100)
+        last_ms = at_ms - 5
+    rig.stream(last_ms + 10, 90_000)
+    ledger = rig.at(90_000)
+    assert ledger.lost_to_clock == 0
+    assert ledger.lost == 0

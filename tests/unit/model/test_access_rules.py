@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -293,3 +294,24 @@ def test_a_name_of_an_earlier_release_is_allowed_by_a_pattern() -> None:
     found = rule_for(asked)
     assert (found.who, found.what) == ("c1/*", "c1/*/*/frequency")
     assert AccessRules("c1", [found]).decide(asked).is_allowed
+
+
+def test_rules_found_by_the_parts_of_a_pattern_are_those_that_overlap_with_it() -> None:
+    random = Random(1)
+    parts = ("a", "b", "*")
+
+    def drawn() -> str:
+        found = "/".join(random.choice(parts) for _ in range(random.randint(1, 3)))
+        return f"{found}/**" if random.random() < 0.3 else found
+
+    patterns = [*dict.fromkeys(drawn() for _ in range(200)), "**"]
+    rules = AccessRules("c1", [rule(f"r{at}", what=each) for at, each in enumerate(patterns)])
+    for asked in patterns:
+        common = {common_pattern(each, asked) for each in patterns if overlap(each, asked)}
+        found = rules.allowed_within("c1/desk", Action.SUBSCRIBE, asked)
+        assert sorted(found) == ([asked] if asked in common else sorted(common))
+    few = AccessRules("c1", [rule(what="a/b"), rule("r2", what="b/*", priority_best=1)])
+    assert few.may_any("c1/desk", Action.SUBSCRIBE, "*/b", priority=1)
+    assert not few.may_any("c1/desk", Action.SUBSCRIBE, "a/*", priority=1)
+    assert few.may_any("c1/desk", Action.SUBSCRIBE, "a/*")
+    assert not few.may_any("c1/desk", Action.SUBSCRIBE, "a/b/**")

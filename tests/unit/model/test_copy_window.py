@@ -6,8 +6,16 @@ import random
 
 import pytest
 
-from gridstat.model.copy_window import COPY_PATHS, COPY_SLOTS, CopyWindow, open_slots
+from gridstat.model.copy_window import (
+    COPY_PATHS,
+    COPY_SLOTS,
+    PAGE_SLOTS,
+    CopyWindow,
+    counted_every,
+    open_slots,
+)
 from gridstat.model.rate_law import Period
+from gridstat.model.window_law import window_slots
 
 FIRST = 1_000_000
 
@@ -110,3 +118,15 @@ def test_counts_never_fall_and_tell_every_slot_once_it_is_settled(seed: int) -> 
 )
 def test_a_second_of_slots_is_left_open(period: Period, every: int, expected: int) -> None:
     assert open_slots(period, every) == expected
+
+
+@pytest.mark.parametrize(
+    ("hertz", "every", "expected"),
+    [(60, 1, 1), (320, 1, 1), (321, 1, 8), (1_000, 4, 8), (4_000, 1, 32), (4_000, 40, 40)],
+)
+def test_a_fast_variable_is_sampled_so_that_as_much_time_has_room_as_in_its_window(
+    hertz: int, every: int, expected: int
+) -> None:
+    period = Period(1, hertz)
+    assert counted_every(period, every) == expected
+    assert (COPY_SLOTS - PAGE_SLOTS) * expected >= window_slots(period) or hertz <= 320

@@ -55,6 +55,8 @@ STABLE = {
     "PathTooLong": 1106,
     "ModeNotDefined": 1107,
     "SecurityNotSatisfiable": 1108,
+    "SkewNotSatisfiable": 1110,
+    "Preempted": 1111,
     "LinkDown": 2000,
     "DeadlinePassed": 2001,
     "CertificateRefused": 2015,

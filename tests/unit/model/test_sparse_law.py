@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridstat.core import reference_window
 from gridstat.model.errors import IntervalNotSatisfiable
 from gridstat.model.rate_law import Period
 from gridstat.model.sparse_law import LOWERED_MIN, WINDOW_SLOTS, carried_every, is_carried
+from gridstat.model.window_law import WINDOW_LENGTHS
 
 
-def test_the_law_knows_the_cores_window() -> None:
-    assert WINDOW_SLOTS == reference_window.WINDOW_SLOTS
+def test_the_law_knows_the_shortest_window() -> None:
+    assert min(WINDOW_LENGTHS) == WINDOW_SLOTS
 
 
 @pytest.mark.parametrize(

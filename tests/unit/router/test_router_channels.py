@@ -8,6 +8,7 @@ import pytest
 from gridstat.core.rows import ChannelSpec
 from gridstat.model.errors import LayoutError
 from gridstat.model.keys.channel_keys import ChannelKeys
+from gridstat.model.keys.key_settings import Seed
 from gridstat.net.command.router_messages import ChannelOrder
 from gridstat.router import router_channels
 from gridstat.router.router_channels import RouterChannels, Source, spec_of
@@ -169,6 +170,18 @@ def test_a_sealed_channel_begins_at_a_random_counter_once_in_a_process(
     assert recording.opened[EAST].counter_start == 0, "the core continues where it was"
     channels.open(spec_of(ORDER))
     assert recording.opened[EAST].counter_start == 0, "a plain channel needs none"
+
+
+def test_a_sealed_channel_opened_again_goes_on_with_its_key(recording: RecordingCore) -> None:
+    keys = ChannelKeys(recording, bytes)
+    channels = RouterChannels(recording, keys, clock_ns=lambda: 0)
+    sealed = msgspec.structs.replace(ORDER, datagram_version=3)
+    channels.open(spec_of(sealed))
+    keys.use(Seed(EAST, 1, bytes(32)), 5, 0)
+    for port in (4_444, 4_555):
+        channels.open(spec_of(msgspec.structs.replace(sealed, data_port=port)))
+    told = [call for call in recording.calls if "key" in call]
+    assert told == 3 * [f"sending key {EAST} 5"], "the receiver is never two epochs behind"
 
 
 def test_a_counter_that_was_sent_releases_the_channel(

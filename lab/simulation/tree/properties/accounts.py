@@ -6,14 +6,14 @@ ordered, or ordered and not charged.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.tree.tree_operations import body_of
-from gridstat.model.rate_law import union_rate
+from lab.simulation.arithmetic import EVENT_BYTES, events_of, fits, is_sum, scaled, unscaled
 from lab.simulation.modes import MODES, active_with
-from lab.simulation.properties.ledger import EVENT_BYTES, check_capacity, check_no_promise, rate_of
+from lab.simulation.properties.ledger import check_capacity, check_no_promise
 from lab.simulation.properties.shares import check_shares
+from lab.simulation.tree.properties.latencies import check_no_channel_late
 from lab.simulation.tree.properties.scope_shares import check_scope_shares
 from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
@@ -21,13 +21,14 @@ from lab.tree_plan import cloud_of
 if TYPE_CHECKING:
     from gridstat.broker.tree.qos_broker import QosBroker
     from gridstat.model.status import StatusVariable
+    from lab.simulation.arithmetic import Amount
     from lab.simulation.tree.grid import TreeGrid
 
 RULE: Final = "promises fit, and are those of the contracts"
-NOTHING: Final = Fraction(0)
+EVERY_SLOT: Final = frozenset({1})
 
-Rates = dict[tuple[str, int], Fraction]
-"""Events a second out of a router over a channel of that number."""
+Rates = dict[tuple[str, int], "Amount"]
+"""Events a second, in parts, out of a router over a channel of that number."""
 Term = tuple[int, int]
 """A divisor, and the mask of the modes in which it holds."""
 Taken = dict[tuple[str, int, int], set[Term]]
@@ -40,42 +41,44 @@ def check_fitting(grid: TreeGrid) -> None:
         check_capacity(leaf)
         check_shares(leaf)
     for name, broker in grid.qos_brokers().items():
-        for account in broker.state.channels.accounts.values():
-            if account.carriage.streams and account.carriage.is_overloaded:
-                raise PropertyBroken(RULE, f"{name}: {account.channel.label} is over its bandwidth")
         _check_borders(name, broker)
         check_scope_shares(name, broker)
+        check_no_channel_late(name, broker)
 
 
 def _check_borders(name: str, broker: QosBroker) -> None:
     """Check what contracts and floods take of each channel between clouds, counted again."""
-    taken: dict[tuple[int, int, Fraction], set[Term]] = {}
+    taken: dict[tuple[int, int, Amount], tuple[StatusVariable, set[Term]]] = {}
     accounts = broker.state.channels.accounts
     for holding, _ in broker.state.holdings.all():
         body = body_of(holding)
-        number = int(body.variable.variable_id)
         for channel_id in {one for way in body.scope_paths for one in way.channel_ids}:
-            some = taken.setdefault((channel_id, number, rate_of(body.variable)), set())
+            some = taken.setdefault(_key(channel_id, body.variable), (body.variable, set()))[1]
             some |= {(qos.every, 1 << mode) for mode, qos in body.granted.items()}
     for variable, everys in broker.parts.flooding.reservations.taken():
-        number = int(variable.variable_id)
         for channel_id in accounts if everys else ():
-            some = taken.setdefault((channel_id, number, rate_of(variable)), set())
+            some = taken.setdefault(_key(channel_id, variable), (variable, set()))[1]
             some |= {(every, 1 << mode) for mode, every in everys.items()}
-    counted: dict[tuple[int, int], Fraction] = {}
-    for (channel_id, _, rate), some in taken.items():
+    counted: dict[tuple[int, int], Amount] = {}
+    for (channel_id, _, _), (variable, some) in taken.items():
         for mode in MODES:
-            carried = _share(some, mode) * rate * EVENT_BYTES
-            counted[channel_id, mode] = counted.get((channel_id, mode), NOTHING) + carried
+            carried = events_of(variable, _everys(some, mode)) * EVENT_BYTES
+            counted[channel_id, mode] = counted.get((channel_id, mode), 0) + carried
     for (channel_id, _), bytes_per_s in counted.items():
         account = accounts[channel_id]
         bandwidth = account.channel.bandwidth_bytes_per_s
-        if bytes_per_s > account.carriage.bytes.value or 0 < bandwidth < bytes_per_s:
+        booked = account.carriage.bytes.value
+        if bytes_per_s > scaled(booked) or not fits(scaled(booked), bandwidth):
             raise PropertyBroken(
                 RULE,
-                f"{name}: contracts take {bytes_per_s} bytes/s of {account.channel.label}, "
-                f"which has {account.carriage.bytes.value} of {bandwidth}",
+                f"{name}: contracts take {unscaled(bytes_per_s)} bytes/s of "
+                f"{account.channel.label}, which has {booked} of {bandwidth}",
             )
+
+
+def _key(channel_id: int, variable: StatusVariable) -> tuple[int, int, Amount]:
+    """Return a key that tells apart a variable before and after a change of its period."""
+    return channel_id, int(variable.variable_id), events_of(variable, EVERY_SLOT)
 
 
 def check_accounts(grid: TreeGrid) -> None:
@@ -86,32 +89,36 @@ def check_accounts(grid: TreeGrid) -> None:
         for number, carriage in leaf.reservations.resources.channels.items():
             channel = leaf.registry.channels[number]
             counted = _most(all_rates, (channel.from_router, number)) * EVENT_BYTES
-            if carriage.bytes.value != counted:
+            if not is_sum(carriage.bytes.value, counted):
                 raise PropertyBroken(
-                    RULE, f"{channel.label} has {carriage.bytes.value} bytes/s, not {counted}"
+                    RULE,
+                    f"{channel.label} has {carriage.bytes.value} bytes/s, not {unscaled(counted)}",
                 )
+            if not fits(counted, channel.bandwidth_bytes_per_s):
+                raise PropertyBroken(RULE, f"{channel.label} is over its bandwidth")
         for name, account in leaf.reservations.resources.routers.items():
             counted = max(_through(grid, name, rates) for rates in all_rates)
-            if account.events.value != counted:
+            if not is_sum(account.events.value, counted):
                 raise PropertyBroken(
-                    RULE, f"router {name} has {account.events.value} events/s, not {counted}"
+                    RULE,
+                    f"router {name} has {account.events.value} events/s, not {unscaled(counted)}",
                 )
     for broker in grid.qos_brokers().values():
         of_broker = _taken_of(broker, taken)
         all_rates = [_rates(grid, of_broker, mode) for mode in MODES]
         for number, found in broker.state.channels.accounts.items():
             counted = _most(all_rates, (found.channel.from_router, number)) * EVENT_BYTES
-            if found.carriage.bytes.value != counted:
+            if not is_sum(found.carriage.bytes.value, counted):
                 raise PropertyBroken(
                     RULE,
                     f"{found.channel.label} has {found.carriage.bytes.value} bytes/s, "
-                    f"not {counted}",
+                    f"not {unscaled(counted)}",
                 )
 
 
-def _most(all_rates: list[Rates], key: tuple[str, int]) -> Fraction:
+def _most(all_rates: list[Rates], key: tuple[str, int]) -> Amount:
     """Return what is promised: the most that any mode takes, active beside the baseline."""
-    return max(rates.get(key, NOTHING) for rates in all_rates)
+    return max(rates.get(key, 0) for rates in all_rates)
 
 
 def check_nothing_promised(grid: TreeGrid) -> None:
@@ -174,14 +181,14 @@ def _rates(grid: TreeGrid, taken: Taken, mode: int) -> Rates:
     variables = _variables(grid)
     rates: Rates = {}
     for (router, channel_id, number), some in taken.items():
-        rate = _share(some, mode) * rate_of(variables[number])
-        rates[router, channel_id] = rates.get((router, channel_id), NOTHING) + rate
+        rate = events_of(variables[number], _everys(some, mode))
+        rates[router, channel_id] = rates.get((router, channel_id), 0) + rate
     return rates
 
 
-def _share(some: set[Term], mode: int) -> Fraction:
+def _everys(some: set[Term], mode: int) -> frozenset[int]:
     active = active_with(mode)
-    return union_rate(tuple(sorted({every for every, modes in some if modes & active})))
+    return frozenset(every for every, modes in some if modes & active)
 
 
 def _in_scope(grid: TreeGrid, router: str, level: int) -> list[int]:
@@ -196,18 +203,18 @@ def _in_scope(grid: TreeGrid, router: str, level: int) -> list[int]:
     ]
 
 
-def _through(grid: TreeGrid, router: str, rates: Rates) -> Fraction:
+def _through(grid: TreeGrid, router: str, rates: Rates) -> Amount:
     """Return the events a second in and out of a router: from publishers, and over all channels."""
     leaf = grid.leaf(cloud_of(router))
     assert leaf is not None
     registry = leaf.registry
     total = sum(
         (
-            rate_of(found.variable)
+            events_of(found.variable, EVERY_SLOT)
             for found in registry.publications.values()
             if router in registry.endpoints[found.publisher].attachments
         ),
-        NOTHING,
+        0,
     )
     for (sender, channel_id), rate in rates.items():
         receiver = grid.wires.receiver(cloud_of(sender), channel_id)

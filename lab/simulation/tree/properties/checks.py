@@ -16,8 +16,10 @@ from lab.simulation.tree.properties.answers import TreeAnswers
 from lab.simulation.tree.properties.belief import check_all_is_empty, check_belief
 from lab.simulation.tree.properties.contracts import check_contracts
 from lab.simulation.tree.properties.floods import check_floods, unrest_of_floods
+from lab.simulation.tree.properties.latencies import check_divisions
 from lab.simulation.tree.properties.promises import check_promises, unrest_of_promises
 from lab.simulation.tree.properties.rows import check_bare, check_deliveries, check_rows
+from lab.simulation.tree.properties.talk import check_talk
 from lab.simulation.tree.properties.terms import Terms
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class TreeProperties:
         """Check the properties that are cheap enough for every moment."""
         check_fitting(self.grid)
         self._terms.check(self.grid)
+        check_talk(self.grid)
 
     def check_rest(self) -> None:
         """Check at rest, when no message is in transit, that all nodes agree."""
@@ -68,6 +71,7 @@ class TreeProperties:
             check_rules(leaf)
         check_belief(self.grid)
         check_contracts(self.grid)
+        check_divisions(self.grid)
         check_promises(self.grid)
         check_floods(self.grid)
         check_rows(self.grid)

@@ -11,6 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lab.simulation.tree.properties.ways import ways_between
+from lab.simulation.tree.shapes import DRAWN
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
@@ -133,7 +134,14 @@ def _latencies(grid: TreeGrid) -> dict[Channel, int]:
 
 
 def _is_free(grid: TreeGrid, found: Between) -> bool:
-    """Return whether nothing but the wires limits a contract."""
+    """Return whether nothing but the wires limits a contract.
+
+    In drawn trees the ways may lead through one cloud twice, or through a broker's scope from one
+    channel back to another; brokers know no more of a child than its abstract links, and miss such
+    ways.
+    """
+    if grid.swarm.outline.tree in DRAWN:
+        return False
     return grid.swarm.outline.room == "ample" and not _has_tight_latency(found.desired)
 
 

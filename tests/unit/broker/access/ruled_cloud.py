@@ -23,13 +23,18 @@ LISTENING = AccessRule("listeners", CENTRE, ("flood",), "**")
 
 
 def ruled(
-    *rules: AccessRule, is_enforced: bool | None = True, end_at_once: int = 64
+    *rules: AccessRule,
+    is_enforced: bool | None = True,
+    end_at_once: int = 64,
+    revoke_at_once: int = 64,
 ) -> Conversation:
     """A publisher at e0 and e1 and a reader at e2 and e3, under these rules alone."""
     access = AccessSettings(rules=rules, is_enforced=is_enforced)
     cloud = Conversation(ring())
     # Also one without any rule.
-    cloud.settings = BrokerSettings(CLOUD, access=access, end_at_once=end_at_once)
+    cloud.settings = BrokerSettings(
+        CLOUD, access=access, end_at_once=end_at_once, revoke_at_once=revoke_at_once
+    )
     cloud.broker = cloud.new_broker()
     cloud.start()
     cloud.attach(PMU, "c1/e0", "c1/e1", data_port=0)

@@ -22,6 +22,7 @@ from gridstat.net.command.operator_messages import (
     SetFlooding,
     WhyAccess,
 )
+from gridstat.net.command.router_messages import ChannelStateChanged
 from gridstat.net.command.segment_messages import AskContract, Lookup
 from gridstat.net.command.tree_messages import NamesFound, WatchNames
 from tests.unit.broker.access.ruled_cloud import not_allowed
@@ -45,12 +46,15 @@ def family(request: pytest.FixtureRequest) -> Family:
     return two_clouds(EXPORT, depth=len(request.param))
 
 
-def two_clouds(*exports: AccessRule, depth: int = 1) -> Family:
+def two_clouds(*exports: AccessRule, depth: int = 1, channels: int = 1) -> Family:
     ways = {name: [(f"{name}/0", f"{name}/1"), (f"{name}/1", f"{name}/0")] for name in "ab"}
     parents = dict.fromkeys("ab", "root")
     if depth > 1:
         parents = {"a": "above-a", "b": "above-b", "above-a": "root", "above-b": "root"}
-    found = Family(parents, ways, {"root": [("a/0", "b/0"), ("b/0", "a/0")]})
+    borders = [
+        (f"{one}/{at}", f"{two}/{at}") for at in range(channels) for one, two in ("ab", "ba")
+    ]
+    found = Family(parents, ways, {"root": borders})
     for name, rules in (("a", (OF_A, *exports)), ("b", (OF_B,))):
         leaf = found.leaves[name]
         access = AccessSettings(rules, is_enforced=True)
@@ -103,6 +107,43 @@ def test_the_cloud_of_the_subscriber_decides_too(family: Family) -> None:
 def test_a_priority_needs_the_exports_consent(family: Family) -> None:
     found = not_allowed(ask(family, READER, VOLTAGE, QosRequest(priority=1)))
     assert "priority 3 or below, not at 1" in found.reason
+
+
+def test_a_contract_that_ends_before_other_clouds_answer_is_refused_by_the_rule(
+    family: Family,
+) -> None:
+    family.separate("b")
+    leaf = family.leaves["b"]
+    number = leaf.send(READER, "b/1", subscribe(VOLTAGE))
+    leaf.settle()
+    assert (READER, number) not in leaf.answers
+    family.ask("b", RevokeAccess(request_id=1, identifier="readers"))
+    leaf.settle()
+    family.heal()
+    family.settle()
+    found = not_allowed(leaf.answers[READER, number])
+    assert "rule readers was revoked" in found.reason
+
+
+def test_a_closer_bound_does_not_keep_a_contract_from_other_paths_after_a_failure() -> None:
+    family = two_clouds(EXPORT, channels=2)
+    assert isinstance(ask(family, READER, VOLTAGE)[0], GrantedOutcome)
+    closer = replace(EXPORT, reserved_bytes_per_s=10)
+    operate(family, "a", GrantAccess(request_id=1, rule=closer))
+    state = family.brokers["root"].broker.state
+    (number,) = used(family)
+    to_router = state.channels.accounts[number].channel.to_router
+    family.leaves["b"].hear(to_router, ChannelStateChanged(channel_id=number, is_up=False))
+    family.settle()
+    family.pass_time(10 * NS_PER_S)
+    assert used(family) not in ([], [number])
+    assert taken(family) == {(READER, VOLTAGE)}
+
+
+def used(family: Family) -> list[int]:
+    """Channels between the clouds that carry contracts."""
+    state = family.brokers["root"].broker.state
+    return [one for one in state.channels.accounts if list(state.holdings.over_channel(one))]
 
 
 def test_a_revoked_export_ends_the_contract_in_words(family: Family) -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gridstat.broker.access.access_operations import AccessGranted
 from gridstat.broker.access.leaf_access import SWEEP_TIMER
+from gridstat.broker.records.operations import encode
+from gridstat.broker.requests.identity_quotas import IdentityQuotas
+from gridstat.broker.requests.pattern_matching import MATCH_TIMER
 from gridstat.broker.settings import AccessSettings, BrokerSettings
-from gridstat.model.access_rules import AccessRule, Wish
+from gridstat.model.access_rules import AccessRule, Action, Wish
 from gridstat.model.qos import ModalQos, QosRequest
+from gridstat.model.quota import Quota
 from gridstat.model.rate_law import Period
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
@@ -53,6 +59,9 @@ from tests.unit.broker.stand_ins import (
     subscribe,
     variable,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HIDDEN = "c1/south/pmu/voltage"
 SOUTH = "c1/south/pmu"
@@ -131,6 +140,28 @@ def test_a_pattern_that_can_match_nothing_allowed_is_refused() -> None:
     assert 'what = "c1/south/**"' in found.hint
 
 
+def test_a_pattern_at_a_priority_that_no_rule_allows_is_refused() -> None:
+    cloud = with_hidden(READING)
+    urgent = QosRequest(priority=1)
+    found = not_allowed(cloud.ask(CENTRE, "c1/e2", subscribe("c1/north/**", urgent)))
+    assert "priority 3 or below, not at 1" in found.reason
+    not_allowed(cloud.ask(CENTRE, "c1/e2", subscribe("c1/**", urgent)))
+    assert cloud.broker.registry.patterns == {}
+
+
+def test_what_a_pattern_does_not_catch_for_a_bound_is_said() -> None:
+    cloud = with_hidden(replace(READING, reserved_bytes_per_s=6_000))
+    cloud.publish(f"{PMU}/current", "c1/e0")
+    taken = cloud.subscribe(CENTRE, "c1/e2", "c1/**")
+    (told,) = taken.degraded
+    assert told.startswith(f"{VOLTAGE} was not caught: rule access: rule desks lets ")
+    assert told.endswith("(1015)")
+    cloud.publish(f"{PMU}/later", "c1/e0")
+    reasons = [dict(each.facts)["reason"] for each in cloud.notes if each.word == "pattern_refused"]
+    assert f"{PMU}/later was not caught" in str(reasons[-1])
+    assert HIDDEN not in str((taken.degraded, reasons)), "no rule names it"
+
+
 def test_a_new_rule_gives_a_pattern_what_was_withheld() -> None:
     cloud = with_hidden(READING)
     cloud.subscribe(CENTRE, "c1/e2", "c1/**")
@@ -139,6 +170,24 @@ def test_a_new_rule_gives_a_pattern_what_was_withheld() -> None:
     cloud.settle()
     names = {found.record.name for found in cloud.broker.registry.subscriptions.values()}
     assert names == {VOLTAGE, HIDDEN}
+
+
+def test_a_new_rule_gives_all_of_a_pattern_that_is_being_matched() -> None:
+    cloud = ruled(PUBLISHING, AccessRule("one", CENTRE, ("subscribe",), f"{PMU}/v11"))
+    for number in range(12):
+        cloud.publish(f"{PMU}/v{number:02}", "c1/e0", period=Period(1, 1))
+    cloud.send(CENTRE, "c1/e2", subscribe("c1/north/**"))
+    cloud.fire(MATCH_TIMER)
+    assert MATCH_TIMER in cloud.timers, "one slice is left"
+    cloud.is_journal_held = True
+    everything = GrantAccess(request_id=7, rule=replace(READING, identifier="all"))
+    cloud.tell(Received("operator/c1/alice", everything))
+    cloud.write(len(cloud.held_persists))
+    cloud.fire(MATCH_TIMER)  # Before it is durable that the pattern is matched again.
+    cloud.is_journal_held = False
+    cloud.write()
+    cloud.advance(10**9)
+    assert len(cloud.broker.registry.subscriptions) == 12
 
 
 def test_the_best_priorities_need_a_rule_that_says_so() -> None:
@@ -406,6 +455,62 @@ def test_why_names_the_rule_or_what_to_write() -> None:
         assert operate(cloud, wrong).refused is not None
 
 
+def why(cloud: Conversation, action: str, what: str) -> dict[str, Any]:
+    return facts(cloud, WhyAccess(request_id=0, who=CENTRE, action=action, what=what))
+
+
+def test_why_knows_that_floods_are_listened_to_as_a_whole() -> None:
+    some = published(AccessRule("some", CENTRE, ("flood",), "c1/**"))
+    assert not why(some, "flood", VOLTAGE)["is_allowed"]
+    found = why(published(LISTENING), "flood", VOLTAGE)
+    assert found["is_allowed"]
+    assert "all that floods" in found["bound"]
+
+
+def test_why_counts_reserved_bytes_as_the_broker_does() -> None:
+    cloud = published(replace(READING, reserved_bytes_per_s=10))
+    not_allowed(cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE)))
+    found = why(cloud, "subscribe", VOLTAGE)
+    assert not found["is_allowed"]
+    assert "reserve 10 bytes/s to subscribe" in found["reason"]
+    grant(cloud, replace(READING, reserved_bytes_per_s=6_000))
+    cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    found = why(cloud, "subscribe", VOLTAGE)
+    assert found["is_allowed"], "it has it already"
+    assert found["bound"].startswith("up to 6000 bytes/s in all, of which")
+
+
+@pytest.mark.parametrize(
+    ("rule", "word"),
+    [
+        (AccessRule("some", CENTRE, ("flood",), "c1/**"), 'what = "**"'),
+        (replace(READING, role="any"), "role"),
+        (replace(READING, sessions=3), "sessions is at most 2"),
+    ],
+)
+def test_a_rule_that_would_do_nothing_is_not_granted_but_read_from_a_journal(
+    rule: AccessRule, word: str
+) -> None:
+    cloud = ruled(PUBLISHING)
+    answer = operate(cloud, GrantAccess(request_id=0, rule=rule))
+    assert answer.refused is not None
+    assert word in answer.refused.reason
+    cloud.journal.append(encode(AccessGranted(rule=rule)))
+    cloud.kill_broker()
+    cloud.start()
+    assert cloud.broker.permissions.rules.get(rule.identifier) == rule
+    (warned,) = [each for each in cloud.notes if each.word == "access_rules_without_effect"]
+    assert word in str(dict(warned.facts)["first"])
+
+
+def test_observing_from_now_on_is_logged_as_a_warning() -> None:
+    cloud = ruled(PUBLISHING, is_enforced=None)
+    assert [each for each in cloud.notes if each.word == "access_not_enforced"] == []
+    operate(cloud, SetAccessMode(request_id=0, is_enforced=False))
+    (warned,) = [each for each in cloud.notes if each.word == "access_not_enforced"]
+    assert warned.is_warning
+
+
 def test_an_unknown_rule_cannot_be_revoked() -> None:
     answer = operate(ruled(), RevokeAccess(request_id=0, identifier="absent"))
     assert answer.refused is not None
@@ -479,6 +584,45 @@ def test_to_find_looks_only_at_names_that_a_rule_allows(monkeypatch: pytest.Monk
     (found,) = cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**", after=names[0], limit=1))
     assert isinstance(found, FoundOutcome)
     assert ([each.name for each in found.variables], found.is_complete) == ([VOLTAGE], False)
+
+
+class Unwalked(tuple[AccessRule, ...]):
+    """Rules of an end-point, of which nobody looks at each."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[AccessRule]:
+        raise AssertionError("all rules of an end-point were looked at")
+
+
+def test_a_request_does_not_look_at_all_rules_of_its_end_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cloud = published(READING, *(replace(READING, identifier=f"r{at}") for at in range(20)))
+    cloud.publish(f"{PMU}/late", "c1/e0")
+    cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**"))  # The rules are indexed from now on.
+    rules = cloud.broker.permissions.rules
+    monkeypatch.setattr(rules._own(CENTRE, "endpoint"), "rules", Unwalked())
+    monkeypatch.setattr(cloud.broker.permissions.rules, "rules_of", lambda _: Unwalked())
+    monkeypatch.setattr(IdentityQuotas, "ruled", lambda *_: Quota())
+    cloud.subscribe(CENTRE, "c1/e2", f"{PMU}/late")
+    cloud.subscribe(CENTRE, "c1/e2", "c1/**")
+    (found,) = cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**"))
+    assert isinstance(found, FoundOutcome)
+    assert len(found.variables) == 2
+
+
+def test_to_find_looks_at_no_more_patterns_than_there_are_names() -> None:
+    many = [replace(READING, identifier=f"r{at}", what=f"{PMU}/v{at}") for at in range(20)]
+    cloud = published(*many)
+    permissions = cloud.broker.permissions
+    assert permissions.patterns_within(CENTRE, Action.FIND, "c1/**", names=5) == ("c1/**",)
+    assert len(permissions.patterns_within(CENTRE, Action.FIND, "c1/**", names=20)) == 20
+    cloud.publish(f"{PMU}/v7", "c1/e0")
+    (found,) = cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**"))
+    assert isinstance(found, FoundOutcome)
+    assert [each.name for each in found.variables] == [f"{PMU}/v7"]
 
 
 def test_what_a_new_rule_allows_is_listed_as_observed_no_more() -> None:

@@ -9,7 +9,8 @@ import pytest
 from gridstat.broker.capacity.allocation import Allocation, AllocationRequest, Refusal
 from gridstat.broker.capacity.allocator import Allocator
 from gridstat.broker.capacity.latency_promises import PathKey
-from gridstat.model.cloud import EventChannel
+from gridstat.broker.capacity.resources import Resources
+from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import (
     ChannelFull,
     NoSuchRouter,
@@ -313,3 +314,29 @@ def test_the_same_requests_get_the_same_answers_in_the_same_order() -> None:
         ]
 
     assert answers() == answers()
+
+
+def test_many_routers_with_room_for_one_crossing_do_not_hide_a_free_way() -> None:
+    """Both paths share the hub h, so others may be shared too; each fast one has room for one."""
+    resources = Resources()
+    narrow = [f"r{number:02}" for number in range(14)]
+    links = [("s", "p"), ("s", "q"), ("u", "h"), ("v", "h"), ("h", "y"), ("h", "z")]
+    links += [("y", "t"), ("z", "t")]
+    links += [(side, name) for name in narrow for side in "pquv"]
+    for name in sorted({name for link in links for name in link}):
+        most = 2 * 30 + 29 if name in narrow else 1_000_000
+        resources.add_router(Router(name, events_per_s_max=most))
+    ends = [end for near, far in links for end in ((near, far), (far, near))]
+    for number, (near, far) in enumerate(ends, start=1):
+        latency_us = 1_000 - 10 * int(near[1:]) if near in narrow else 100
+        channel = EventChannel(ChannelId(number), near, far, latency_us=latency_us, security="none")
+        resources.add_channel(channel)
+    allocator = Allocator(resources)
+    granted = grant(allocator, ask(1, variable(1), ("s", "t"), QosRequest(redundancy=2)))
+    crossed = [name for path in granted.paths for name in path.routers if name in narrow]
+    assert len(crossed) == len(set(crossed)) == 2
+    # One crossing of all the others, then nothing is left.
+    for number in range(2, 8):
+        grant(allocator, ask(number, variable(number), ("s", "t"), QosRequest(redundancy=2)))
+    refused = refuse(allocator, ask(8, variable(8), ("s", "t"), QosRequest(redundancy=2)))
+    assert refused.bottleneck.startswith("router r")

@@ -178,6 +178,8 @@ def test_the_plain_channels_of_an_end_point_close_when_its_edge_demands_sealed_o
     cloud.routers["c1/e2"].endpoint_security = "none"
     cloud.start()
     [outcome] = cloud.attach(CENTRE, "c1/e2", security="none")
+    cloud.attach(PMU, "c1/e0")
+    assert survey(cloud)["plain_end_points"] == {"c1/e2": 1}
     table = cloud.routers["c1/e2"].table
     assert outcome.up_channel_id in table.sources
     assert outcome.down_channel_id in table.channels

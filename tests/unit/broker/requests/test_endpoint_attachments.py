@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import msgspec
 import pytest
 
 from gridstat.broker.settings import BrokerSettings, Quotas
@@ -13,6 +16,7 @@ from gridstat.model.errors import (
     NotAttached,
     NotAuthorised,
     QuotaReached,
+    SecurityNotSatisfiable,
     ShuttingDown,
     WrongCloud,
 )
@@ -37,6 +41,9 @@ from tests.unit.broker.stand_ins import (
     subscribe,
     variable,
 )
+
+if TYPE_CHECKING:
+    from gridstat.model.channel_security import Security
 
 GRACE_NS = BrokerSettings(CLOUD).grace_ns
 
@@ -132,6 +139,19 @@ def test_ends_without_a_common_version_are_refused(cloud: Conversation) -> None:
         security="hop",
     )
     assert refusal(cloud.ask("c1/new", "c1/e0", command)).code == NoCommonVersion.code
+
+
+@pytest.mark.parametrize("security", ["hop", "none"])
+def test_an_edge_that_is_to_seal_and_cannot_has_no_end_points(security: Security) -> None:
+    cloud = Conversation()
+    cloud.routers["c1/e0"].versions = (1, 2)
+    cloud.start()
+    command = msgspec.structs.replace(attach(PMU, "c1/e0"), security=security)
+    refused = refusal(cloud.ask(PMU, "c1/e0", command))
+    assert refused.code == SecurityNotSatisfiable.code
+    assert "c1/e0" in refused.reason
+    assert "cannot seal" in refused.reason
+    assert 'endpoint_security = "none"' in refused.hint
 
 
 def test_a_port_that_is_none_is_refused(cloud: Conversation) -> None:

@@ -9,11 +9,15 @@ from gridstat.broker.requests.command_dispatcher import SERVE_TIMER
 from gridstat.broker.requests.fair_queue import (
     ALL_BYTES_MAX,
     IN_A_TURN,
+    SEARCH_BURST_NS,
+    SEARCH_FREE_NS,
+    SEARCH_PARTS,
     UNIT_BYTES,
     WAITING_BYTES_MAX,
     WAITING_MAX,
     FairQueue,
 )
+from gridstat.broker.requests.request import Request, Rest
 from gridstat.broker.settings import BrokerSettings, Quotas
 from gridstat.model.errors import QuotaReached
 from gridstat.model.quota import BURST_S, Quota
@@ -32,6 +36,10 @@ def quota_of(per_s: int) -> Quota:
 
 def queue(per_s: int = 0) -> FairQueue:
     return FairQueue(lambda _: quota_of(per_s))
+
+
+def do_nothing() -> None:
+    """Decide nothing."""
 
 
 def request(who: str, number: int = 1, size_bytes: int = 0) -> Forward:
@@ -214,3 +222,53 @@ def test_requests_that_gave_way_to_others_are_refused_in_words(
     ]
     assert len(refused) == after["refused"]
     assert all(f"{PMU} has the most of them" in each.reason for each in refused)
+
+
+def test_an_end_point_that_has_used_its_search_time_waits_and_delays_nobody_else() -> None:
+    found = queue()
+    found.searched("searcher", SEARCH_BURST_NS + SEARCH_FREE_NS, 0)
+    assert found.is_free("searcher", 0)
+    found.searched("searcher", 50_000_000 + SEARCH_FREE_NS, 0)
+    assert not found.is_free("searcher", 0)
+    assert found.is_free("other", 0)
+    assert found.put(EDGE, request("searcher"), 0) is None
+    assert found.put(EDGE, request("other"), 0) is None
+    assert served(found, 2) == ["other"]
+    due_ns = SEARCH_PARTS * 50_000_000
+    assert found.next_ns(0) == due_ns
+    assert served(found, 1, due_ns) == ["searcher"]
+
+
+def test_searches_that_take_as_long_as_most_are_not_charged() -> None:
+    found = queue()
+    for _ in range(100_000):
+        found.searched("many", SEARCH_FREE_NS, 0)
+    assert found.is_free("many", 0)
+    assert found.search_times.total_ns == 100_000 * SEARCH_FREE_NS
+
+
+def test_a_request_that_would_wait_too_long_for_search_time_is_refused_in_words() -> None:
+    found = queue()
+    found.searched("searcher", SEARCH_BURST_NS + NS_PER_S, 0)
+    refusal = found.put(EDGE, request("searcher"), 0)
+    assert refusal is not None
+    assert "used up its search time" in str(refusal.args[0])
+    assert "fewer paths" in refusal.hint
+    assert found.put(EDGE, request("other"), 0) is None
+
+
+def test_the_slices_of_a_request_wait_for_search_time_too() -> None:
+    found = queue()
+    found.searched("searcher", SEARCH_BURST_NS + 2 * SEARCH_FREE_NS, 0)
+    opened = Request("searcher", 1, b"", needs_endpoint=True, is_query=False, facts=None)
+    found.put_rest(Rest(opened, do_nothing), 0)
+    assert found.take(0) is None
+    assert found.take(SEARCH_PARTS * SEARCH_FREE_NS) is not None
+
+
+def test_the_broker_charges_path_searches_to_the_end_point_that_asked() -> None:
+    cloud = pair()
+    cloud.publish(VOLTAGE, "c1/e0")
+    assert cloud.broker.survey()["requests"]["search_ms"] == 0
+    cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    assert cloud.broker.survey()["requests"]["search_ms"] > 0

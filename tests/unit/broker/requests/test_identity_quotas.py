@@ -281,3 +281,17 @@ def test_the_books_follow_moves_failed_writes_and_a_restart() -> None:
     cloud.kill_broker()
     assert cloud.broker.reservations.shares.books() == before
     check_shares(cloud.broker)
+
+
+def test_a_publisher_at_its_quota_publishes_all_its_variables_again_after_a_restart() -> None:
+    cloud = cloud_of(1.0, publications_max=3)
+    names = published(cloud, 3)
+    cloud.lose(PMU, *cloud.broker.registry.endpoints[PMU].attachments)
+    cloud.attach(PMU, "c1/e0", incarnation="b", first_time=False, data_port=0)
+    assert all(each.is_dormant for each in cloud.broker.registry.publications.values())
+    published(cloud, 3)
+    live = cloud.broker.registry.publications
+    assert [name for name in names if not live[name].is_dormant] == names
+    (more,) = cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/more", period=FAST)))
+    assert isinstance(more, RefusedOutcome)
+    assert more.code == QuotaReached.code

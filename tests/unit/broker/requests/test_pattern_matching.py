@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from gridstat.broker.requests.command_dispatcher import SERVE_TIMER
-from gridstat.broker.requests.pattern_matching import MATCH_TIMER
-from gridstat.broker.settings import BrokerSettings
+from gridstat.broker.requests.pattern_matching import MATCH_TIMER, PAUSE_NS_MAX
+from gridstat.broker.settings import NS_PER_MS, BrokerSettings
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched, Unsubscribe
 from gridstat.net.command.machine import TimerFired
@@ -107,3 +107,21 @@ def test_what_could_not_be_written_is_caught_when_there_is_room(cloud: Conversat
     cloud.is_disk_full = False
     cloud.advance(5 * NS_PER_S)
     assert caught(cloud) == COUNT
+
+
+def test_matching_pauses_for_as_long_as_a_slice_took_to_be_written(cloud: Conversation) -> None:
+    """Matching without a pause kept the journal and the routers from the requests of others."""
+    publish_all(cloud)
+    cloud.is_journal_held = True
+    cloud.send(CENTRE, "c1/e2", subscribe("c1/**"))
+    cloud.is_journal_held = False
+    cloud.write()
+    cloud.is_journal_held = True
+    cloud.fire(MATCH_TIMER)
+    cloud.now_ns += 7 * NS_PER_MS
+    cloud.write()
+    assert cloud.timers[MATCH_TIMER] == cloud.now_ns + 7 * NS_PER_MS
+    cloud.fire(MATCH_TIMER)
+    cloud.now_ns += 10 * NS_PER_S
+    cloud.write()
+    assert cloud.timers[MATCH_TIMER] == cloud.now_ns + PAUSE_NS_MAX, "a disk that stalls"

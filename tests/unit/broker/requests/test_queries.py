@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gridstat.broker.requests.command_dispatcher import SERVE_TIMER
 from gridstat.broker.requests.outcomes import ANSWER_BYTES_MAX, encode_outcomes
+from gridstat.broker.requests.queries import FIND_AT_ONCE
 from gridstat.model.errors import LayoutError, QuotaReached
 from gridstat.model.status import Field, FieldKind, RecordType, StatusVariable
 from gridstat.net.command.endpoint_messages import (
@@ -80,3 +82,24 @@ def test_large_types_do_not_burst_an_answer(cloud: Conversation) -> None:
     refused = [one for one in outcomes if isinstance(one, RefusedOutcome)]
     assert {one.code for one in refused} == {QuotaReached.code}
     assert len(encode_outcomes(outcomes)) < 2 * ANSWER_BYTES_MAX
+
+
+def test_a_wide_find_takes_turns_with_the_requests_of_others(cloud: Conversation) -> None:
+    """One find within its commands a second held the broker for milliseconds at a time."""
+    count = 3 * FIND_AT_ONCE
+    for first in range(0, count, 32):
+        names = (f"{PMU}/wide-{at:03}" for at in range(first, first + 32))
+        cloud.ask(PMU, "c1/e0", publish(*(variable(name) for name in names)))
+    cloud.is_serving = False
+    wide = CENTRE, cloud.send(CENTRE, "c1/e2", FindVariables(pattern="c1/**", limit=1_000))
+    short = PMU, cloud.send(PMU, "c1/e0", FindVariables(pattern=f"{PMU}/v3", limit=1_000))
+    turns = 0
+    while wide not in cloud.answers:
+        cloud.fire(SERVE_TIMER)
+        turns += 1
+        assert short in cloud.answers, "the other end-point is served before the second slice"
+    assert turns >= 3
+    (found,) = cloud.answers[wide]
+    assert isinstance(found, FoundOutcome)
+    assert len(found.variables) == count + 20
+    assert found.is_complete

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gridstat.model.errors import ChannelFull, NoSuchVariable, SecurityNotSatisfiable
+from gridstat.model.errors import (
+    ChannelFull,
+    NoSuchVariable,
+    RedundancyNotSatisfiable,
+    SecurityNotSatisfiable,
+)
 from gridstat.net.command.endpoint_messages import RefusedOutcome
 from gridstat.net.command.machine import Connected, Disconnected, Received
 from gridstat.net.command.segment_messages import (
@@ -101,6 +107,12 @@ class CloudStandIn:
     """Part of a channel that its rules let each of its end-points reserve."""
     is_matching: bool = False
     """True if patterns of its end-points have made its requests."""
+    ways: int = 1
+    """Paths without a common channel that it reports between its borders, and to its end-points."""
+    ways_most: int = 4
+    """Paths that it reserves at one border."""
+    edges: tuple[str, ...] = ()
+    """Borders to which its end-points are attached."""
     plain_ways: set[tuple[str, str]] = field(default_factory=set)
     """Abstract links with a channel that is not sealed."""
     is_older: bool = False
@@ -119,7 +131,7 @@ class CloudStandIn:
 
     def ask(self, subscriber: str, name: str, number: int, generation: int, qos: ModalQos) -> str:
         contract = f"{self.name}#{number}"
-        ends = tuple(Nearness(router=one, latency_us=self.near_us) for one in self.borders)
+        ends = self._near()
         self.asked[contract] = AskContract(
             term=self.term,
             contract=contract,
@@ -254,6 +266,7 @@ class CloudStandIn:
                 from_router=one,
                 to_router=other,
                 latency_us=self.slow_us.get((one, other), 2 * self.near_us),
+                link_disjoint=self.ways,
             )
             for one in self.borders
             for other in self.borders
@@ -261,13 +274,24 @@ class CloudStandIn:
         )
         self._say(AbstractLinksReported(term=self.term, abstract_links=abstract_links))
 
+    def _near(self) -> tuple[Nearness, ...]:
+        return tuple(
+            Nearness(
+                router=one,
+                latency_us=self.near_us,
+                link_disjoint=self.ways,
+                is_edge=one in self.edges,
+            )
+            for one in self.borders
+        )
+
     def _look_up(self, asked: Lookup) -> None:
         found = self.variables.get(asked.name)
         if found is None:
             missing = RefusedOutcome(code=NoSuchVariable.code, reason="not published")
             self._say(LookedUp(term=self.term, lookup=asked.lookup, refused=missing))
             return
-        starts = tuple(Nearness(router=one, latency_us=self.near_us) for one in self.borders)
+        starts = self._near()
         answer = LookedUp(
             term=self.term,
             lookup=asked.lookup,
@@ -298,6 +322,21 @@ class CloudStandIn:
                 released = Released(term=self.term, contract=key[0], generation=key[1])
                 self._say(structs.replace(released, round=message.round))
 
+    def _has_too_few(self, message: Reserve) -> bool:
+        at_border = Counter(gate.router for gate in (*message.entries, *message.exits))
+        return any(count > self.ways_most for count in at_border.values())
+
+    def _refuse_for_too_few(self, message: Reserve) -> None:
+        few = RefusedOutcome(code=RedundancyNotSatisfiable.code, reason="too few disjoint paths")
+        refused = NotReserved(
+            term=self.term,
+            contract=message.contract,
+            generation=message.generation,
+            refused=few,
+            round=message.round,
+        )
+        self._say(refused)
+
     def _reserve(self, key: tuple[str, int], message: Reserve) -> None:
         entries = [(gate.router, gate.channel_id) for gate in message.entries]
         exits = [(gate.router, gate.channel_id) for gate in message.exits]
@@ -316,6 +355,9 @@ class CloudStandIn:
             )
             said = NotReserved(term=self.term, contract=key[0], generation=key[1], refused=unsealed)
             self._say(structs.replace(said, round=message.round))
+            return
+        if self._has_too_few(message):
+            self._refuse_for_too_few(message)
             return
         latency_us = self.near_us if not message.entries or not message.exits else 2 * self.near_us
         is_late = any(qos.latency_us < latency_us for qos in message.granted.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gridstat.broker.tree.current_paths import share_no_router
+from gridstat.net.command.segment_messages import PathSegment, SegmentedPath
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.tree_world import TreeWorld, channel, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, row_of_clouds
@@ -31,3 +33,20 @@ def test_two_ways_that_share_only_the_edges_at_their_ends_are_node_disjoint() ->
     contract = world.subscribe("c3/d", VOLTAGE, redundancy=2)
     world.settle()
     assert world.clouds["c3"].granted[contract].is_node_disjoint
+
+
+def test_paths_that_end_at_one_edge_which_is_their_border_share_no_router() -> None:
+    paths = [
+        SegmentedPath(
+            entry=0,
+            exit=0,
+            latency_us=1,
+            pieces=(
+                PathSegment("c1", (start, border), (1,), 1),
+                PathSegment("root", (border, "c2/e"), (number,), 1),
+                PathSegment("c2", ("c2/e",), (), 1),
+            ),
+        )
+        for number, (start, border) in enumerate((("c1/e0", "c1/b0"), ("c1/e1", "c1/b1")), 2)
+    ]
+    assert share_no_router(paths)

@@ -43,6 +43,7 @@ SURVEY: dict[str, Any] = {
     "keys": {
         "sealed_channels": 8,
         "plain_channels": ["c1/a→c1/b"],
+        "plain_end_points": {"c1/e0": 2, "c1/e1": 1},
         "seeds_given": 40,
         "overdue": ["c1/e0→c1/i0", "c1/i0→c1/e0"],
         "closed": [],
@@ -83,7 +84,7 @@ def sample(text: str, name: str, **labels: str) -> float:
 
 def test_keys_of_channels_are_exported(text: str) -> None:
     assert sample(text, "gridstat_broker_sealed_channels") == 8
-    assert sample(text, "gridstat_broker_plain_channels") == 1
+    assert sample(text, "gridstat_broker_plain_channels") == 1 + 2 * 3
     assert sample(text, "gridstat_broker_overdue_seeds") == 2
     assert sample(text, "gridstat_broker_unsealable_channels") == 0
     assert sample(text, "gridstat_broker_given_seeds_total") == 40

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lab.attacks.capture import RECORD, Finding, judge, rotations_in
+from lab.attacks.kills import is_passed
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -36,6 +37,25 @@ def test_another_epoch_or_channel_has_counters_of_its_own() -> None:
 
 def test_an_unsealed_datagram_is_counted_apart() -> None:
     assert judge(captured((1, 0, 2, 10, 1), (1, 7, 3, 10, 2))).plain == 1
+
+
+def test_a_key_that_a_restarted_process_uses_again_is_found() -> None:
+    """Counters begin at random numbers, so that a repeated key repeats no counter."""
+    first, again = 3 * 2**40, 5 * 2**40
+    alive = [(1, 7, 3, first + at, at) for at in range(4)]
+    fresh = [(1, 90, 3, again + at, 9) for at in range(4)]
+    same = [(1, 7, 3, again + at, 9) for at in range(4)]
+    assert is_passed(judge(captured(*alive, *fresh)), kills=1)
+    found = judge(captured(*alive, *same))
+    assert (found.two_contents, found.starts, found.starts_in_epoch) == (0, 1, 1)
+    assert not is_passed(found, kills=1)
+
+
+def test_a_run_in_which_nobody_was_killed_is_not_passed() -> None:
+    alive = [(1, 7 + at // 2, 3, 2**40 + at, at) for at in range(8)]
+    found = judge(captured(*alive))
+    assert (found.keys, found.starts) == (4, 0)
+    assert not is_passed(found, kills=4)
 
 
 def test_findings_of_several_places_add_up() -> None:

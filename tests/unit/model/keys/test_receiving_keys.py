@@ -120,3 +120,29 @@ def test_a_new_seed_leaves_the_epochs_before_it_their_time() -> None:
     assert len(keys.keys()) <= KEYS_MAX
     keys.step(3 * NS_PER_S + OLD_EPOCH_NS, -1, ())
     assert not set(before) & accepted(keys)
+
+
+@pytest.mark.parametrize(("ahead", "within_s"), [(2, 6), (3, 6), (8, 12), (30, 40)])
+@pytest.mark.parametrize("phase_s", [0, 30, 110])
+def test_a_flood_of_all_epochs_keeps_no_near_one_waiting(
+    ahead: int, within_s: int, phase_s: int
+) -> None:
+    """The sender was cut off, and ended epochs by its datagrams; a stranger reports all bytes."""
+    channel = SealedChannel(KEYS_DEFAULT)
+    channel.is_giver_there = False
+
+    def run(seconds: float) -> None:
+        for _ in range(int(seconds * 4)):
+            held = channel.receiving_core.accepted.keys()
+            channel.receiving_core.unknown |= set(range(256)) - held
+            channel.run(0.25)
+
+    run(60 + phase_s)
+    channel.is_cut = True
+    for _ in range(ahead):
+        channel.sending_core.datagrams = DATAGRAMS_MAX
+        run(0.25)
+    channel.is_cut = False
+    before = channel.received
+    run(within_s)
+    assert channel.received > before

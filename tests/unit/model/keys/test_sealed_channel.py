@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gridstat.model.errors import LayoutError
-from gridstat.model.keys.channel_keys import SeedOver
+from gridstat.model.keys.channel_keys import SeedOver, SeedOverdue
 from gridstat.model.keys.key_settings import KEYS_DEFAULT, KeySettings, NumberedKey, Seed
 from gridstat.model.keys.seed_giver import ANSWER_NS_MAX, End
-from gridstat.model.keys.sending_keys import DATAGRAMS_MAX
+from gridstat.model.keys.sending_keys import CARRIED_MAX, DATAGRAMS_MAX
 from tests.unit.model.keys.sealed_channel import CHANNEL, NS_PER_S, SealedChannel
 
 HOUR_S = 3_600
@@ -40,7 +40,10 @@ def test_a_day_without_a_giver_loses_nothing_and_then_stops_in_words() -> None:
     channel.is_giver_there = False
     channel.run(24 * HOUR_S - 10, step_s=5)
     assert lost(channel) == 0
-    assert not channel.over
+    assert channel.over == [
+        SeedOverdue(CHANNEL, is_sender=True),
+        SeedOverdue(CHANNEL, is_sender=False),
+    ], "each end says it once"
     assert channel.sender.overdue(channel.now_ns) == [CHANNEL]
     channel.run(20)
     assert SeedOver(CHANNEL, is_sender=True) in channel.over
@@ -48,6 +51,17 @@ def test_a_day_without_a_giver_loses_nothing_and_then_stops_in_words() -> None:
     assert channel.unsent > 0
     assert channel.sender.keyless() == [CHANNEL]
     assert channel.receiver.keyless() == [CHANNEL]
+
+
+def test_an_end_warns_again_only_after_a_fresh_seed() -> None:
+    channel = SealedChannel(KEYS_DEFAULT)
+    for _ in range(2):
+        channel.is_giver_there = False
+        channel.run(2 * HOUR_S + 60, step_s=5)
+        channel.restart_giver()
+        channel.run(10)
+    warned = [SeedOverdue(CHANNEL, is_sender=True), SeedOverdue(CHANNEL, is_sender=False)]
+    assert channel.over == 2 * warned
 
 
 def test_a_giver_that_returns_ends_the_stop() -> None:
@@ -203,6 +217,58 @@ def test_a_channel_opened_again_goes_on_with_the_next_epoch() -> None:
         channel.sending_core.counter = 0
         channel.sender.channel_opened(CHANNEL, channel.now_ns)
     channel.run(1)
+    assert lost(channel) == 0
+
+
+def reopen(channel: SealedChannel) -> None:
+    """Open the sender's channel again, as a router does for a changed order."""
+    channel.sender.channel_interrupted(CHANNEL)
+    channel.sending_core.sending = None
+    channel.sender.channel_opened(CHANNEL, channel.now_ns, goes_on=True)
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_a_channel_opened_again_and_again_within_one_step_loses_nothing(times: int) -> None:
+    channel = SealedChannel(KEYS_DEFAULT)
+    channel.run(1)
+    for _ in range(times):
+        reopen(channel)
+        channel.send(10)
+    channel.run(1)
+    assert lost(channel) == 0
+
+
+def test_openings_do_not_let_a_key_seal_more_datagrams_than_it_may() -> None:
+    channel = SealedChannel(KEYS_DEFAULT)
+    channel.run(1)
+    key = channel.sending_core.sending
+    sealed = 0
+    for _ in range(100):
+        channel.sending_core.datagrams = CARRIED_MAX // 3
+        sealed += CARRIED_MAX // 3
+        reopen(channel)
+        if channel.sending_core.sending != key:
+            break
+    assert CARRIED_MAX <= sealed < 2 * CARRIED_MAX
+    reopen(channel)
+    channel.sending_core.datagrams = CARRIED_MAX - 1
+    reopen(channel)
+    key = channel.sending_core.sending
+    channel.sending_core.datagrams = DATAGRAMS_MAX - CARRIED_MAX + 1
+    channel.run(0.25)
+    assert channel.sending_core.sending != key
+
+
+def test_a_channel_opened_again_with_its_counter_takes_the_key_of_the_present_time() -> None:
+    channel = SealedChannel(KEYS_DEFAULT)
+    channel.is_giver_there = False
+    channel.run(1)
+    epoch = channel.sender._sending[CHANNEL].epoch
+    channel.sender.channel_interrupted(CHANNEL)
+    channel.run(400, step_s=1, each_s=HOUR_S)
+    channel.sender.channel_opened(CHANNEL, channel.now_ns, goes_on=True)
+    assert channel.sender._sending[CHANNEL].epoch == epoch + 3
+    channel.run(300)
     assert lost(channel) == 0
 
 

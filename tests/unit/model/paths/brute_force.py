@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from gridstat.model.paths import Arc
 
@@ -50,12 +51,18 @@ class BestSet:
 
 
 def best_set(
-    cloud: TinyCloud, sources: Sequence[str], targets: Sequence[str], bounds_us: Sequence[int]
+    cloud: TinyCloud,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    bounds_us: Sequence[int],
+    single: AbstractSet[str] = frozenset(),
 ) -> BestSet | None:
     paths = sorted(_paths(cloud, set(sources), set(targets)), key=lambda path: path.latency_us)
     found: dict[tuple[bool, bool], int] = {}
     for chosen in combinations(paths, len(bounds_us)):
         if any(path.latency_us > at for path, at in zip(chosen, bounds_us, strict=True)):
+            continue
+        if _shared(chosen) & single:
             continue
         channels = [arc.channel_id for path in chosen for arc in path.arcs]
         if len(channels) != len(set(channels)):
@@ -72,13 +79,19 @@ def best_set(
     return None
 
 
-def paths_max(cloud: TinyCloud, sources: Sequence[str], targets: Sequence[str], most: int) -> int:
+def paths_max(
+    cloud: TinyCloud,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    most: int,
+    single: AbstractSet[str] = frozenset(),
+) -> int:
     """Return how many paths, up to `most`, share no channel."""
     never = 1 << 40
     return max(
         count
         for count in range(most + 1)
-        if count == 0 or best_set(cloud, sources, targets, [never] * count)
+        if count == 0 or best_set(cloud, sources, targets, [never] * count, single)
     )
 
 

@@ -28,6 +28,7 @@ class Case:
     excluded_channels: frozenset[int]
     excluded_routers: frozenset[str]
     cheap_channels: dict[int, int]
+    single_routers: frozenset[str] = frozenset()
 
     @property
     def masked(self) -> TinyCloud:
@@ -49,7 +50,7 @@ class Case:
         sources, targets = self.alive(self.sources), self.alive(self.targets)
         if not sources or not targets:
             return None
-        return best_set(self.masked, sources, targets, self.bounds_us)
+        return best_set(self.masked, sources, targets, self.bounds_us, self.single_routers)
 
     def answer(self) -> Found | NotFound:
         return disjoint_paths(
@@ -60,6 +61,7 @@ class Case:
             excluded_channels=self.excluded_channels,
             excluded_routers=self.excluded_routers,
             cheap_channels=self.cheap_channels,
+            single_routers=self.single_routers,
             budget_s=PLENTY_S,
             clock=time.thread_time,
         )
@@ -86,6 +88,7 @@ def cases(draw: st.DrawFn) -> Case:
         excluded_channels=frozenset(draw(some_channels)),
         excluded_routers=frozenset(draw(st.sets(st.sampled_from(routers), max_size=1))),
         cheap_channels={number: draw(st.integers(0, 3)) for number in draw(some_channels)},
+        single_routers=frozenset(draw(st.sets(st.sampled_from(routers), max_size=2))),
     )
 
 
@@ -143,7 +146,8 @@ def test_a_refusal_gives_the_true_reason(case: Case) -> None:
     sources, targets = case.alive(case.sources), case.alive(case.targets)
     most = 0
     if sources and targets:
-        most = paths_max(case.masked, sources, targets, len(case.bounds_us))
+        wanted = len(case.bounds_us)
+        most = paths_max(case.masked, sources, targets, wanted, case.single_routers)
     match answer.reason:
         case "disconnected":
             assert most == 0

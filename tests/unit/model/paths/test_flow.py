@@ -7,6 +7,7 @@ from random import Random
 import networkx
 import pytest
 
+from gridstat.model.paths.budget import Budget
 from gridstat.model.paths.flow import flow, walks
 from gridstat.model.paths.mask import Mask, Terminals
 from gridstat.model.paths.problem import Problem
@@ -61,7 +62,12 @@ def test_a_flow_has_the_least_price_and_every_unit_arrives(family: str, is_lone:
     prices = set[bool]()
     for _ in range(12):
         problem = _problem(family, random, is_lone=is_lone)
-        carrying = flow(problem.network, problem.prices, problem.price_potentials())
+        carrying = flow(
+            problem.network,
+            problem.prices,
+            problem.price_potentials(),
+            budget=Budget(lambda: 0.0, 1.0),
+        )
         expected = _least_price(problem)
         prices.add(expected is None)
         if carrying is None:

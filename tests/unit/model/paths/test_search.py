@@ -235,6 +235,62 @@ def test_a_graph_of_nonsense_is_refused(arcs: list[Arc]) -> None:
         PathGraph(arcs, {})
 
 
+@pytest.mark.parametrize(
+    "drawing", ["a-m m-b", "a-m m-n n-b", "a-m m-b a-x b-y", "a-m m-b m-z z-y"]
+)
+def test_two_common_edge_routers_give_four_paths_wherever_channels_lead_both_ways(
+    drawing: str,
+) -> None:
+    """A flow would join the two paths between the edges into circles over m."""
+    found = ways(search(cloud(drawing), "ab", "ab", *[WIDE_US] * 4))
+    assert set(found) > {"a", "b"}
+    assert {(way[0], way[-1]) for way in found} == {
+        ("a", "a"),
+        ("b", "b"),
+        ("a", "b"),
+        ("b", "a"),
+    }
+
+
+def test_one_common_edge_router_is_start_and_end_of_different_paths() -> None:
+    found = ways(search(cloud("b>m m>a a>n n>c a-x"), "ab", "ac", *[WIDE_US] * 3))
+    assert sorted(found) == ["a", "anc", "bma"]
+
+
+def test_paths_both_ways_share_no_router_if_there_is_a_way_round() -> None:
+    ring = cloud("a-m m-b a-n n-o o-b m-n")
+    answer = search(ring, "ab", "ab", *[WIDE_US] * 4)
+    assert isinstance(answer, Found)
+    assert answer.is_node_disjoint
+    assert answer.is_optimal
+
+
+def test_paths_both_ways_keep_their_bounds() -> None:
+    graph = cloud("a-m:1:10 m-b:1:10 a-n:5:4 n-b:5:4")
+    answer = search(graph, "ab", "ab", 0, 0, 8, 20)
+    assert ways(answer)[:2] == ["a", "b"]
+    assert [way[1] for way in ways(answer)[2:]] == ["n", "m"]
+    refusal = search(graph, "ab", "ab", 0, 0, 7, 20)
+    assert isinstance(refusal, NotFound)
+    assert (refusal.reason, refusal.latency_us_best) == ("latency", 8)
+
+
+def test_a_search_out_of_budget_does_not_count_paths() -> None:
+    """Whatever the budget, four paths that are there are never refused as fewer."""
+    for at in range(40):
+        answer = search(cloud("a-m m-b a-x b-y x-y"), "ab", "ab", *[3] * 4, budget_s=at * 1e-5)
+        assert isinstance(answer, Found) or answer.reason in {"budget", "latency"}
+
+
+def test_a_single_router_is_crossed_by_one_path_though_two_would_be_cheaper() -> None:
+    graph = cloud("s>a s>b a>r b>r r>c r>d a>q:9 q>c:9 c>h d>h h>t h>u u>t")
+    wide = (WIDE_US, WIDE_US)
+    assert sorted(ways(search(graph, "s", "t", *wide))) == ["sarcht", "sbrdhut"]
+    assert search(graph, "s", "t", *wide, single_routers={"h"}) == NotFound("disjoint", 1)
+    found = ways(search(graph, "s", "t", *wide, single_routers={"r"}))
+    assert sorted(found) == ["saqcht", "sbrdhut"]
+
+
 def _ladder() -> list[tuple[str, str]]:
     """Three rows of routers with rungs between, from s to t."""
     rows = ["abcde", "fghij", "klmno"]

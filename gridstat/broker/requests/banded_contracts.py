@@ -1,0 +1,387 @@
+"""Room for requests that do not fit: contracts are lowered within their bands, and raised again.
+
+A request is allocated as it would be without bands. If it does not get what it desires, contracts
+of its own and of lower priorities are lowered in place (`model/band_law.py` says which). They are
+written in one commit with the grant, so the journal has both or neither. `PathMoves` waits for the
+routers, the subscribers are notified, and the former rates end: make before break (ADR-0011).
+
+If that is not enough, the policy allows it and an access rule lets the subscriber, contracts of
+lower priorities are ended, as few as suffice (`_to_end`). Their subscribers are notified.
+
+A contract that is below its desired rate is listed in `_below`. BANDS_TIMER splits anew what these
+contracts use, whenever a contract has come or gone since. A contract that was lowered is raised
+after a hold-down, which doubles each time that it is lowered soon after it was raised.
+
+Failed write: all contracts stay as they were, and the request is refused as any other. Restart: the
+journal has the rates; `resume` lists what is below, and all hold-downs begin anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from gridstat.broker.capacity.allocation import Allocation, Refusal
+from gridstat.broker.capacity.allocator import UNASSIGNED
+from gridstat.broker.capacity.band_planning import every_of, rates_of
+from gridstat.broker.effects.contract_effects import RETIRING_MAX
+from gridstat.broker.leaf_capability import LeafCapability
+from gridstat.broker.permissions import best_priority
+from gridstat.broker.records.operation import Applied
+from gridstat.broker.records.operations import Moved, Unsubscribed
+from gridstat.broker.requests.subscriptions import renewed
+from gridstat.broker.routers.path_moves import routers_of
+from gridstat.broker.unit_of_work import ignore_failure, no_op
+from gridstat.model.band_law import BandPolicy
+from gridstat.model.errors import Preempted
+from gridstat.net.command.endpoint_messages import Unpublished
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.broker.capacity.allocation import AllocationRequest
+    from gridstat.broker.capacity.band_planning import Adjusted, Room
+    from gridstat.broker.capacity.resources import Claim
+    from gridstat.broker.context import BrokerContext
+    from gridstat.broker.records.operations import Operation, Subscribed
+    from gridstat.broker.requests.contract_notices import ContractNotices
+    from gridstat.broker.requests.notices import Notices
+    from gridstat.broker.routers.path_moves import PathMoves
+
+BANDS_TIMER: Final = "bands"
+PREEMPTED_MAX: Final = 256
+"""Contracts that are examined for one request that may end others."""
+FLAPS_WITHIN: Final = 4
+"""Hold-downs within which a contract that is lowered again counts as flapping."""
+
+
+@dataclass(slots=True)
+class _Hold:
+    """Time before which a lowered contract is not raised."""
+
+    lowered_ns: int
+    hold_ns: int
+    was_raised: bool = False
+
+
+class BandedContracts:
+    """`_below` has every contract below its desired rate that may be raised, and perhaps others."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        moves: PathMoves,
+        notices: Notices,
+        contract_notices: ContractNotices,
+    ) -> None:
+        self._context = context
+        self._notices = notices
+        self._moves = moves
+        self._contract_notices = contract_notices
+        self._below: set[int] = set()
+        self._holds: dict[int, _Hold] = {}
+        self._seen: tuple[int, int] | None = None
+        """Versions of contracts and topology that the last split has seen, if nobody was held."""
+        self._is_timer_set = False
+
+    def capability(self) -> LeafCapability:
+        """Register what raises lowered contracts when room has returned."""
+        return LeafCapability(
+            name="bands", resume=self.resume, timers={BANDS_TIMER: self.split_anew}
+        )
+
+    def resume(self) -> None:
+        """List, after a start, the contracts below their desired rate."""
+        allocator = self._context.reservations.allocator
+        self._below = {number for number, held in allocator.contracts.items() if _is_below(held)}
+        self._set_timer()
+
+    # Requests.
+
+    def allocate(
+        self, request: AllocationRequest, applied: Applied, operations: list[Operation]
+    ) -> Allocation | Refusal:
+        """Reserve a contract, with room by bands; the lowered contracts go into `operations`."""
+        answer = self._allocate_beside(request, applied, operations)
+        if isinstance(answer, Refusal) and self._may_preempt(request):
+            ended = self._to_end(request)
+            if ended:
+                self._end(ended, request, applied, operations)
+                return self._allocate_beside(request, applied, operations)
+        return answer
+
+    def _allocate_beside(
+        self, request: AllocationRequest, applied: Applied, operations: list[Operation]
+    ) -> Allocation | Refusal:
+        """Allocate beside contracts that may be lowered."""
+        reservations = self._context.reservations
+        answer = reservations.allocate(request)
+        if not self._may_improve(request, answer):
+            return answer
+        if isinstance(answer, Allocation):
+            reservations.release(request.subscription_id)
+        room = reservations.make_room(request, self._may_change)
+        if room is not None and not _is_better(room, answer):
+            reservations.release(request.subscription_id)
+            reservations.allocator.revert_adjusted(room.lowered)
+            room = None
+        if room is None:
+            again = reservations.allocate(request) if isinstance(answer, Allocation) else answer
+            self._note_below(again)
+            return again
+        self._lower(room, applied, operations)
+        return room.contract
+
+    def change(
+        self, request: AllocationRequest, applied: Applied, operations: list[Operation]
+    ) -> Allocation | Refusal:
+        """Change a live contract like `allocate`; a refusal leaves it as it was."""
+        reservations = self._context.reservations
+        before = reservations.allocator.contract(request.subscription_id)
+        answer = reservations.change(request)
+        if not self._may_improve(request, answer):
+            return answer
+        if isinstance(answer, Allocation):
+            reservations.revert_change(before, UNASSIGNED)
+        room = reservations.make_room(request, self._may_change)
+        if room is not None and not _is_better(room, answer):
+            reservations.revert_change(before, UNASSIGNED)
+            reservations.allocator.revert_adjusted(room.lowered)
+            room = None
+        if room is None:
+            again = reservations.change(request) if isinstance(answer, Allocation) else answer
+            self._note_below(again)
+            return again
+        self._lower(room, applied, operations)
+        return room.contract
+
+    def _may_improve(self, request: AllocationRequest, answer: Allocation | Refusal) -> bool:
+        """Return whether bands might give a request more than it has got."""
+        if self._context.settings.bands.policy is BandPolicy.FIRST_COME:
+            return False
+        rates = rates_of(request)
+        if rates is None:
+            return False
+        return isinstance(answer, Refusal) or every_of(answer.granted) > rates.best
+
+    def _may_change(self, number: int) -> bool:
+        """Return whether the rate of a contract may be changed now.
+
+        Not while a router of its paths is away, which would carry the former rate on.
+        """
+        registry, tables = self._context.registry, self._context.tables
+        found = registry.subscriptions.get(number)
+        if found is None or found.record.contract or found.record.name in registry.changing:
+            return False
+        if len(found.retiring) >= RETIRING_MAX // 2:
+            return False
+        return all(tables[name].is_connected for name in routers_of((found.record,)))
+
+    def _lower(self, room: Room, applied: Applied, operations: list[Operation]) -> None:
+        self._note_below(room.contract)
+        number = room.contract.subscription_id
+        self._adjust(room.lowered, applied, operations, lowered_for=number)
+        if room.lowered:
+            self._context.note("contracts_lowered", count=len(room.lowered), room_for=number)
+
+    def _note_below(self, answer: Allocation | Refusal) -> None:
+        if isinstance(answer, Allocation) and _is_below(answer):
+            self._below.add(answer.subscription_id)
+            self._set_timer()
+
+    # Pre-emption.
+
+    def _may_preempt(self, request: AllocationRequest) -> bool:
+        if self._context.settings.bands.policy is not BandPolicy.PREEMPT:
+            return False
+        name = request.variable.name
+        return self._context.permissions.may_preempt(request.subscriber, name)
+
+    def _to_end(self, request: AllocationRequest) -> list[int]:
+        """Return the contracts of lower priorities without which the request would be granted.
+
+        Those of the lowest priority come first, and of these the youngest. Whoever is not needed in
+        the end is left out. Nothing is changed.
+        """
+        reservations = self._context.reservations
+        released: dict[int, tuple[Allocation, dict[int, tuple[Claim, ...]]]] = {}
+
+        def release(number: int) -> None:
+            retiring = reservations.retiring_claims(number)
+            released[number] = reservations.allocator.release(number), retiring
+
+        fits = False
+        for number in self._below_priority(request):
+            release(number)
+            fits = self._would_fit(request)
+            if fits:
+                break
+        for number in [*reversed(released)][1:] if fits else ():
+            reservations.restore_released(*released.pop(number))
+            if not self._would_fit(request):
+                release(number)
+        for contract, retiring in released.values():
+            reservations.restore_released(contract, retiring)
+        return sorted(released) if fits else []
+
+    def _below_priority(self, request: AllocationRequest) -> list[int]:
+        """Return the contracts of lower priorities that share a channel or router with a path."""
+        allocator = self._context.reservations.allocator
+        elements = allocator.elements_wanted(request)
+        own = best_priority(request.qos)
+        numbers = {
+            key.subscription_id
+            for element in elements
+            for key in allocator.resources.promises.over(element)
+        }
+        lower = [
+            (-min(qos.priority for qos in allocator.contract(number).granted.values()), -number)
+            for number in numbers
+            if self._may_change(number)
+        ]
+        return [-number for priority, number in sorted(lower) if -priority > own][:PREEMPTED_MAX]
+
+    def _would_fit(self, request: AllocationRequest) -> bool:
+        """Return whether a request would be granted now; nothing is kept."""
+        reservations = self._context.reservations
+        answer = reservations.allocate(request)
+        if isinstance(answer, Allocation):
+            reservations.release(request.subscription_id)
+            return True
+        room = reservations.make_room(request, self._may_change)
+        if room is None:
+            return False
+        reservations.release(request.subscription_id)
+        reservations.allocator.revert_adjusted(room.lowered)
+        return True
+
+    def _end(
+        self,
+        numbers: Iterable[int],
+        request: AllocationRequest,
+        applied: Applied,
+        operations: list[Operation],
+    ) -> None:
+        """End contracts, and tell their subscribers once that is durable."""
+        count = 0
+        for number in numbers:
+            record = self._context.registry.subscriptions[number].record
+            operations.append(Unsubscribed(subscription_id=number))
+            self._context.effects.apply(operations[-1], applied)
+            notice = Unpublished(
+                subscription_id=number,
+                name=record.name,
+                code=Preempted.code,
+                reason=f"subscription {request.subscription_id} with priority "
+                f"{best_priority(request.qos)} needed its room",
+            )
+            applied.tables.append(partial(self._notices.push, record.subscriber, notice))
+            count += 1
+        self._context.note("contracts_preempted", count=count, room_for=request.subscription_id)
+
+    # Changes in place.
+
+    def _adjust(
+        self,
+        adjusted: Iterable[Adjusted],
+        applied: Applied,
+        operations: list[Operation],
+        *,
+        lowered_for: int = 0,
+    ) -> None:
+        """Apply rates that the allocator holds already, and follow them once they are durable."""
+        for each in adjusted:
+            number = each.after.subscription_id
+            old = self._context.registry.subscriptions[number].record
+            cause = lowered_for or old.lowered_for if _is_below(each.after) else 0
+            new = structs.replace(renewed(old, each.after), lowered_for=cause)
+            operations.append(Moved(subscription=new, until_retired=True, in_place=True))
+            self._context.effects.apply(operations[-1], applied)
+            applied.tables.append(partial(self._follow, old, new))
+            self._hold(number, is_lower=each.is_lower)
+            self._note_below(each.after)
+
+    def _follow(self, old: Subscribed, new: Subscribed) -> None:
+        self._moves.follow(old, new, partial(self._confirmed, new))
+
+    def _confirmed(self, new: Subscribed, silent: list[str]) -> None:
+        found = self._context.registry.subscriptions.get(new.subscription_id)
+        if found is not None and found.record is new:
+            self._contract_notices.push_present(found, silent)
+
+    # Raising.
+
+    def split_anew(self) -> None:
+        """Raise what may be raised, and let equals share what there is."""
+        self._is_timer_set = False
+        self._forget_ended()
+        allocator = self._context.reservations.allocator
+        seen = allocator.version, allocator.resources.topology_version
+        below = [number for number in sorted(self._below) if self._may_change(number)]
+        if below and seen != self._seen:
+            adjusted = allocator.rebalance(
+                below, may_change=self._may_change, may_rise=self._may_rise
+            )
+            if adjusted:
+                applied = Applied()
+                operations: list[Operation] = []
+                self._adjust(adjusted, applied, operations)
+                raised = sum(not each.is_lower for each in adjusted)
+                self._context.note("contracts_raised", count=raised, of=len(adjusted))
+                self._context.commit_applied(applied, operations, no_op, ignore_failure)
+            is_held = any(not self._may_rise(number) for number in self._below)
+            seen = allocator.version, allocator.resources.topology_version
+            self._seen = None if is_held or len(below) < len(self._below) else seen
+        self._set_timer()
+
+    def _forget_ended(self) -> None:
+        contracts = self._context.reservations.allocator.contracts
+        self._below = {
+            number
+            for number in self._below
+            if (held := contracts.get(number)) is not None and _is_below(held)
+        }
+        now_ns = self._context.now_ns
+        self._holds = {
+            number: held
+            for number, held in self._holds.items()
+            if number in contracts and now_ns < held.lowered_ns + FLAPS_WITHIN * held.hold_ns
+        }
+
+    def _may_rise(self, number: int) -> bool:
+        held = self._holds.get(number)
+        return held is None or self._context.now_ns >= held.lowered_ns + held.hold_ns
+
+    def _hold(self, number: int, *, is_lower: bool) -> None:
+        """Begin the hold-down of a lowered contract, or mark a raised one."""
+        settings, now_ns = self._context.settings.bands, self._context.now_ns
+        held = self._holds.get(number)
+        if not is_lower:
+            if held is not None:
+                held.was_raised = True
+            return
+        hold_ns = settings.raise_after_ns if held is None else held.hold_ns
+        if held is not None and held.was_raised:
+            hold_ns = min(2 * hold_ns, settings.raise_after_ns_max)
+        self._holds[number] = _Hold(now_ns, hold_ns)
+
+    def _set_timer(self) -> None:
+        is_wanted = self._context.settings.bands.policy is not BandPolicy.FIRST_COME
+        if self._below and is_wanted and not self._is_timer_set:
+            self._is_timer_set = True
+            self._context.set_timer(BANDS_TIMER, self._context.settings.bands.raise_after_ns)
+
+
+def _is_below(held: Allocation) -> bool:
+    rates = rates_of(held.request)
+    return rates is not None and every_of(held.granted) > rates.best
+
+
+def _is_better(room: Room, answer: Allocation | Refusal) -> bool:
+    """Return whether room by bands gives a request more than it gets without."""
+    if isinstance(answer, Refusal):
+        return True
+    return every_of(room.contract.granted) < every_of(answer.granted)
