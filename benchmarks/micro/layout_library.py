@@ -28,6 +28,7 @@ SOURCES = (
     MICRO / "table_layouts.c",
     CORE / "channel_keys.c",
     CORE / "copies.c",
+    CORE / "duplicates.c",
     CORE / "forwarding_table.c",
     CORE / "memory.c",
     CORE / "newest.c",

@@ -7,6 +7,7 @@ seem to leave a socket behind.
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
@@ -21,7 +22,9 @@ def end_with_java(session: SparkSession) -> None:
     session.stop()
     if gateway is None:
         return
+    gc.collect()  # Objects of Java in cycles are freed now, and not during a later test.
     gateway.shutdown()
+    gc.collect()  # So are the connections that the bridge had.
     gateway.proc.stdin.close()
     gateway.proc.wait()
     SparkContext._gateway = SparkContext._jvm = None

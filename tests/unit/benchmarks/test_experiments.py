@@ -294,7 +294,7 @@ def test_access_rules_sets_a_cloud_with_many_rules_beside_one_with_a_single_rule
     figures = result.figures
     _assert_positive(figures, "subscriptions_per_s", "one_rule_subscriptions_per_s")
     assert (figures["rules"], figures["subscriptions"], figures["failures"]) == (50, 16, 0)
-    assert [bound.figure for bound in result.bounds] == ["loss", "failures"]
+    assert [bound.figure for bound in result.bounds] == ["loss", "loss_own", "failures"]
 
 
 @pytest.mark.timeout(240)
