@@ -71,7 +71,7 @@ class CloudRig:
         quotas: str = NO_QUOTAS,
         rules: tuple[AccessRule, ...] = (OPEN_RULE,),
     ) -> None:
-        """`quotas` is the section of the broker's file; empty for those of every new cloud."""
+        """Take the plan; `quotas` is a section of a broker's file, empty: those of a new cloud."""
         self._topology = replace(topology, rules=rules)
         self._quotas = quotas
         self._stack = ExitStack()

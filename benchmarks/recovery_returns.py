@@ -30,7 +30,7 @@ REGISTERED_S_MAX: Final = 600.0
 
 
 def chain_plan() -> GridPlan:
-    """pmu ── e0 ── i0 ── e1 ── view"""
+    """Return the plan of a chain: pmu ── e0 ── i0 ── e1 ── view."""
     return GridPlan(
         routers=(RouterPlan("e0", is_edge=True), RouterPlan("i0"), RouterPlan("e1", is_edge=True)),
         links=(LinkPlan("e0", "i0"), LinkPlan("i0", "e1")),

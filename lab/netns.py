@@ -218,7 +218,7 @@ def heal_egress(namespace: Namespace, neighbour: str) -> None:
 
 
 def processes_in(inode: int) -> list[int]:
-    """The processes whose network namespace has this inode."""
+    """Return the processes whose network namespace has this inode."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():

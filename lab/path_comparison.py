@@ -68,7 +68,7 @@ class Searched:
 
 @dataclass(slots=True)
 class Comparison:
-    """What became of all searches; every list but `took_ms` has what was wrong."""
+    """Outcome of all searches; every list but `took_ms` has what was wrong."""
 
     took_ms: list[float] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""The same question to a solver of integer programmes: the oracle of the path search.
+"""Oracle of the path search: the same question to a solver of integer programmes.
 
 One 0/1 variable a path and channel. Nothing of the search is used here but its answers' meaning.
 """
@@ -20,7 +20,7 @@ UNBOUNDED_US: Final = 1 << 32
 
 
 class SolverGaveUpError(Exception):
-    """The oracle itself found no verdict in time."""
+    """Error: the oracle itself found no verdict in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Verdict:
 
 
 def verdict(topology: Topology, demand: Demand) -> Verdict | None:
-    """The best kind of disjointness that has an answer, at its least cost; None if none has."""
+    """Return the best kind of disjointness with an answer, at its least cost; None: none has."""
     for is_node_disjoint in (True, False) if len(demand.bounds_us) > 1 else (False,):
         for is_spread in (True, False):
             cost = _Programme(

@@ -47,7 +47,7 @@ LATENCY_US: Final = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A rate, by how much one path is slower, and how many edges the subscriber has."""
+    """Combination of a rate, a difference of the paths, and the subscriber's number of edges."""
 
     rate: int
     difference_ms: int
@@ -65,7 +65,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a cell: refused for a reason, or granted, and so many events lost."""
+    """Outcome of a cell: refused for a reason, or granted, and so many events lost."""
 
     cell: Cell
     refusal: Refusal | None = None

@@ -112,7 +112,7 @@ class SparkCluster:
 
     @property
     def secret(self) -> str:
-        """The secret that all processes of this cluster and its drivers share."""
+        """Return the secret that all processes of this cluster and its drivers share."""
         return self._secret
 
     def command_lines(self) -> list[bytes]:

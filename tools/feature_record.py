@@ -15,7 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "build" / "features.json"
 MAKE_IT = "make test"
 TESTED_FOLDERS = ("benchmarks", "examples", "gridstat", "lab", "tests", "tools")
-TESTED_SUFFIXES = {".c", ".h", ".json", ".pxd", ".py", ".pyx", ".sh", ".toml", ".txt"}
+TESTED_SUFFIXES = {
+    *(".c", ".h", ".pxd", ".py", ".pyx", ".sh"),
+    *(".json", ".lst", ".npz", ".toml", ".txt", ".zlib"),
+}
 TESTED_FILES = ("Makefile", "pyproject.toml", "setup.py")
 """Files beside the folders: how the core is compiled, and how tests are installed and run."""
 MADE_BY_CYTHON = {"_core.c", "_ends.c"}

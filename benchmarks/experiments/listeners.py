@@ -56,7 +56,7 @@ def measure(options: Options, progress: Progress) -> Result:
             )
         )
         wanted = options.whole("half_open"), options.whole("handshakes_per_s")
-        for name, value, at_most in (*_attacked(found, *wanted), *_judged(found)):
+        for name, value, at_most in (*attacked(found, *wanted), *_judged(found)):
             figures[f"{prefix}{name}"] = value
             if at_most is not None:
                 bounds.append(Bound(f"{prefix}{name}", value, at_most))
@@ -75,7 +75,7 @@ def measure(options: Options, progress: Progress) -> Result:
     )
 
 
-def _attacked(
+def attacked(
     found: dict[str, Any], half_open: int, handshakes_per_s: int
 ) -> Iterator[tuple[str, float, float | None]]:
     """Yield what the attack on the least attacked daemon was, and what is missing from it."""

@@ -12,8 +12,8 @@ proofs of their addresses (`address_proofs.py`).
 Loss of the broker: requests in flight wait and are forwarded again when the broker accepts the
 router; after some lost sessions, or when the end-point has not repeated it for long, a request is
 dropped. Loss of an end-point: notices and reports of policed events are kept for a minute, two at
-most, and sent when the same process is back; a new process of the same name drops them and the old
-one's requests.
+most, and sent when the same process is back, with the reports that the lost session may not have
+delivered; a new process of the same name drops them and the old one's requests.
 
 Pure: `router_agent.py` calls it and collects its instructions. An inner router has no such part,
 and refuses end-points.
@@ -176,7 +176,7 @@ class EdgeRouter:
         message = Answer(
             request_id=answer.request_id, body=answer.body, newest=newest, copies=copies
         )
-        reports = self._send_kept_reports(answer.endpoint)
+        reports = self._send_kept_reports(answer.endpoint, now_ns)
         return [Send(_peer(answer.endpoint), message), *reports, *next_ones]
 
     def _pushed(self, push: Push) -> list[Instruction]:
@@ -236,13 +236,14 @@ class EdgeRouter:
         if endpoint is None or endpoint not in self._attachments:
             self._publishers.keep_unsent(news, now_ns)
             return self._time_expiry()
-        return [self._send_policed(endpoint, news)]
+        return [self._send_policed(endpoint, news, now_ns)]
 
-    def _send_kept_reports(self, endpoint: str) -> list[Send]:
+    def _send_kept_reports(self, endpoint: str, now_ns: int) -> list[Send]:
         unsent = self._publishers.take_unsent(endpoint)
-        return [self._send_policed(endpoint, report) for report in unsent]
+        return [self._send_policed(endpoint, report, now_ns) for report in unsent]
 
-    def _send_policed(self, endpoint: str, news: SourcePoliced) -> Send:
+    def _send_policed(self, endpoint: str, news: SourcePoliced, now_ns: int) -> Send:
+        self._publishers.note_sent(endpoint, news, now_ns)
         notice = EventsPoliced(
             edge=self._router,
             variable_id=news.variable_id,
@@ -264,12 +265,14 @@ class EdgeRouter:
             self._requests.forget(endpoint)  # A new process has request numbers of its own.
         if before != instance:
             self._publishers.forget(endpoint)  # And events of its own, once it is attached.
+        else:
+            self._publishers.keep_sent(endpoint, now_ns)  # The session before may not have ended.
         waiting = self._attachments.arrive(endpoint, instance)
         return [
             *self._report_attachment(endpoint, is_up=True),
             *(self._notify(endpoint, body) for body in waiting),
             # The broker's answer may take long; a newer report must not overtake a kept one.
-            *self._send_kept_reports(endpoint),
+            *self._send_kept_reports(endpoint, now_ns),
             *self._seeds.arrived(endpoint, now_ns),
             *self._proofs.arrived(endpoint, now_ns),
         ]
@@ -278,6 +281,7 @@ class EdgeRouter:
         """Handle the loss of a session; the end-point may come back."""
         if not self._attachments.depart(endpoint, now_ns):
             return []
+        self._publishers.keep_sent(endpoint, now_ns)
         self._seeds.departed(endpoint)
         # Forwarded without a session, it would attach an end-point that is not there.
         self._requests.forget_attaching(endpoint)

@@ -6,6 +6,7 @@ the reports to those without a session.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,9 @@ EVERY_NS: Final = NS_PER_S
 UNSENT_OF_CHANNEL_MAX: Final = 1_024
 UNSENT_MAX: Final = 8_192
 """Bounds of the reports that wait for one publisher, and for all."""
+SENT_AGAIN_NS: Final = 10 * NS_PER_S
+"""Age up to which a report is sent again after the loss of its session: a session ends a few
+seconds after the wire was cut, and what was sent meanwhile is lost."""
 _ATTACHED: Final = b"AttachedOutcome"
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """Errors of the decoder for bytes that are no message: its own, bad UTF-8, deep nesting."""
@@ -88,7 +92,8 @@ class PublisherChannels:
 
     `_unsent` holds, by channel and variable, the newest report to a publisher that has no session
     or is not known yet, and when it was made; no channel in it is empty. A report has totals, so
-    it replaces the ones before it.
+    it replaces the ones before it. `_sent` are the newest reports that were sent, each with its
+    time and its publisher.
     """
 
     def __init__(self, router: str) -> None:
@@ -97,6 +102,7 @@ class PublisherChannels:
         self._endpoints: dict[int, str] = {}
         self._unsent: dict[int, dict[int, tuple[SourcePoliced, int]]] = {}
         self._unsent_count = 0
+        self._sent: deque[tuple[int, str, SourcePoliced]] = deque(maxlen=UNSENT_MAX)
         self.reports_dropped = 0
 
     def learn(self, endpoint: str, body: bytes) -> None:
@@ -117,9 +123,33 @@ class PublisherChannels:
     def forget(self, endpoint: str) -> None:
         """Forget an end-point; the reports that wait for it are dropped."""
         self.reports_dropped += len(self.take_unsent(endpoint))
+        self._take_sent(endpoint, 0)
         channel_id = self._channels.pop(endpoint, None)
         if channel_id is not None and self._endpoints.get(channel_id) == endpoint:
             del self._endpoints[channel_id]
+
+    def note_sent(self, endpoint: str, report: SourcePoliced, now_ns: int) -> None:
+        """Remember a report for as long as its session may turn out to be lost."""
+        while self._sent and self._sent[0][0] < now_ns - SENT_AGAIN_NS:
+            self._sent.popleft()
+        self._sent.append((now_ns, endpoint, report))
+
+    def keep_sent(self, endpoint: str, now_ns: int) -> None:
+        """Keep the newest reports that were sent in a session that is lost now.
+
+        A publisher that has got one of them hears the same total again, which changes nothing.
+        """
+        for report in self._take_sent(endpoint, now_ns - SENT_AGAIN_NS):
+            self.keep_unsent(report, now_ns)
+
+    def _take_sent(self, endpoint: str, since_ns: int) -> list[SourcePoliced]:
+        found = [
+            report
+            for sent_ns, of_endpoint, report in self._sent
+            if of_endpoint == endpoint and sent_ns >= since_ns
+        ]
+        self._sent = deque((each for each in self._sent if each[1] != endpoint), UNSENT_MAX)
+        return found
 
     def has_unsent(self) -> bool:
         return bool(self._unsent)

@@ -137,7 +137,7 @@ class Corpus:
         self._attacked.await_whole()
 
     def _replay_after_restart(self, count: int) -> None:
-        """The router is new, so it has only the counters of its own life."""
+        """Replay to a router that was restarted, which has only the counters of its own life."""
         [hop] = self._recorded(WAYS[0])
         daemon = self._attacked.grid.daemons["e2"]
         daemon.kill()

@@ -45,7 +45,7 @@ from gridstat.router.agent_events import Drain, SourcePoliced
 from gridstat.router.edge_attachments import KEPT_NS_MAX, AttachmentBounds
 from gridstat.router.newest_events import as_cached
 from gridstat.router.pending_requests import RequestBounds
-from gridstat.router.policed_reports import UNSENT_MAX, UNSENT_OF_CHANNEL_MAX
+from gridstat.router.policed_reports import SENT_AGAIN_NS, UNSENT_MAX, UNSENT_OF_CHANNEL_MAX
 from tests.protocol.router_conversation import (
     BROKER,
     PMU,
@@ -352,6 +352,29 @@ def test_reports_of_policed_events_reach_a_publisher_that_is_back_while_the_brok
     for count in (5, 6):
         newer = SourcePoliced(7, 12, 99, {"slot": count})
         assert policed_in(said_to(PMU, edge.tell(newer))) == [told_of(newer)]
+
+
+def test_a_report_that_a_dying_session_may_have_lost_is_sent_again_in_the_next(
+    edge: RouterConversation,
+) -> None:
+    """The router notices a cut wire only after some silence, and the count does not grow again."""
+    attach(edge, 1)
+    newer = SourcePoliced(7, 12, 99, {"slot": 5})
+    for news in (POLICED, newer):
+        edge.tell(news)
+    edge.disconnect(PMU)
+    assert policed_in(said_to(PMU, edge.connect(PMU))) == [told_of(newer)]
+    edge.now_ns += SENT_AGAIN_NS + 1
+    edge.disconnect(PMU)
+    assert policed_in(said_to(PMU, edge.connect(PMU))) == []
+
+
+def test_a_report_is_sent_again_in_a_session_that_replaces_one_not_known_to_be_lost(
+    edge: RouterConversation,
+) -> None:
+    attach(edge, 1)
+    edge.tell(POLICED)
+    assert policed_in(said_to(PMU, edge.connect(PMU))) == [told_of(POLICED)]
 
 
 def test_a_new_process_gets_no_report_of_the_events_of_the_process_before(

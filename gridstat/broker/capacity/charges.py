@@ -71,7 +71,7 @@ def event_bytes(
     A sealed datagram carries a tag behind its events, which is charged too.
 
     A datagram above the MTU is sent in fragments, each with its own headers. By IPv4 each fragment
-    is charged 28 bytes, which covers it where the MTU is a multiple of eight.
+    is charged 28 bytes, which covers it: the size of every datagram is a multiple of eight.
     """
     datagram = DATAGRAM_HEADER_BYTES + EVENT_BYTES + OPTION_BYTES * variable.option_count
     if is_sealed:

@@ -24,6 +24,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gridstat.broker.records.operations import Retired
+from gridstat.model.stamp_law import charged_delay_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Set
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.records.registry import Subscription
     from gridstat.broker.tables.confirmation import Confirmation
+    from gridstat.model.status import StatusVariable
 
     Notify: TypeAlias = Callable[[list[str]], None]
     """Function that receives the routers that have not confirmed the new paths, or refuse them."""
@@ -134,7 +136,7 @@ class PathMoves:
             else:
                 self._await(move)
             return
-        slowest_us = max(path.latency_us for path in (*old.paths, *new.paths))
+        slowest_us = max(_in_flight_us(each, found.variable) for each in (old, new))
         overlap_ns = self._context.settings.overlap_ns_min + slowest_us * NS_PER_US
         at_ns = self._context.now_ns + min(overlap_ns, OVERLAP_NS_MAX)
         heappush(self._due, (at_ns, new.subscription_id, new.generation))
@@ -151,6 +153,18 @@ def _ignore_routers(_: list[str]) -> None:
 
 def _no_op(_: Applied) -> None:
     """Do nothing: the tables have changed, and nobody waits for it."""
+
+
+def _in_flight_us(record: Subscribed, variable: StatusVariable) -> int:
+    """Return how long an event may be on its way from the first router to the last.
+
+    The predicted latency of a path has the publisher's declared delay in it, unless the path is a
+    segment of a contract across clouds. That delay has passed when the event reaches the first
+    router.
+    """
+    is_segment = bool(record.entries or record.exits)
+    delay_us = 0 if is_segment else charged_delay_us(variable.delay_ms)
+    return max(path.latency_us for path in record.paths) - delay_us
 
 
 def routers_of(records: Iterable[Subscribed]) -> set[str]:

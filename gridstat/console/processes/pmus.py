@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class Pmus:
-    """Publishes from its start to `pause`; frames missed by a late wake-up are made up for."""
+    """Publishes from its start to `pause`; a frame that would be too old is left out and counted.
+
+    A process that was held up would otherwise send old frames, which the first router drops.
+    """
 
     def __init__(self, grid: Grid, access: Access) -> None:
         self._pmus = grid.pmus
@@ -68,6 +71,15 @@ class Pmus:
                 if progress.first_slot is not None
                 for name in pmu.variable_names()
             },
+            "left_out": [
+                {
+                    "variables": pmu.variable_names(),
+                    "slots": progress.left_out,
+                    "gaps": list(progress.gaps),
+                }
+                for pmu, progress in zip(self._pmus, self._schedule.progress, strict=True)
+                if progress.left_out and do == "pause"
+            ],
         }
 
     def wait_s(self) -> float | None:
@@ -76,7 +88,7 @@ class Pmus:
 
     def work(self) -> None:
         if self._is_publishing:
-            for measurement in self._schedule.take_due(time.time_ns()):
+            for measurement in self._schedule.take_due(time.time_ns):
                 self._publish(measurement)
 
     def _publish(self, measurement: Measurement) -> None:

@@ -293,8 +293,25 @@ def test_access_rules_sets_a_cloud_with_many_rules_beside_one_with_a_single_rule
     result = _run("access-rules", {"runs": 1, "rules": 50, "subscriptions": 16})
     figures = result.figures
     _assert_positive(figures, "subscriptions_per_s", "one_rule_subscriptions_per_s")
+    _assert_positive(figures, "own_subscriptions_per_s")
     assert (figures["rules"], figures["subscriptions"], figures["failures"]) == (50, 16, 0)
     assert [bound.figure for bound in result.bounds] == ["loss", "loss_own", "failures"]
+
+
+@pytest.mark.timeout(240)
+def test_listeners_attacks_broker_and_router_with_connections_that_are_there() -> None:
+    wishes: dict[str, Figure] = {
+        "half_open": 20,
+        "handshakes_per_s": 20,
+        "seconds": 1.0,
+        "after_s": 0.0,
+    }
+    figures = _run("listeners", wishes).figures
+    for files in ("", "files_256_"):
+        assert (figures[f"{files}half_open_made"], figures[f"{files}half_open_missing"]) == (20, 0)
+        assert figures[f"{files}broker_health_failures"] == 0
+        assert figures[f"{files}router_health_failures"] == 0
+        _assert_positive(figures, f"{files}handshakes_made_per_s", f"{files}attached")
 
 
 @pytest.mark.timeout(240)

@@ -42,3 +42,32 @@ def test_without_an_answer_of_the_subscribers_nothing_is_whole() -> None:
     assert not found.is_settled
     assert found.as_json()["silent"] == ["subscribers"]
     assert "NOT WHOLE" in found.as_text()
+
+
+def held_up(*gaps: tuple[int, int]) -> dict[str, Any]:
+    slots = sum(last - first + 1 for first, last in gaps)
+    return {**PUBLISHED, "left_out": [{"variables": ["c1/p/v"], "slots": slots, "gaps": gaps}]}
+
+
+def test_what_was_left_out_is_told_and_nobody_is_due_it() -> None:
+    found = account(pmus=held_up((110, 118)), subscribers=report(from_slot=100, delivered=91))
+    assert (found.published, found.left_out) == (91, 9)
+    assert found.is_settled
+    assert found.as_json()["left_out"] == 9
+    assert "9 events left out" in found.as_text()
+
+
+def test_slots_left_out_are_none_of_a_loss_beside_them() -> None:
+    found = account(
+        pmus=held_up((90, 103), (110, 118)),
+        subscribers=report(from_slot=100, delivered=40, every=2),
+    )
+    [one] = found.subscriptions
+    assert (one.due, one.missing) == (50 - 2 - 5, 3)
+    assert not found.is_settled
+
+
+def test_without_any_gap_nothing_is_said_to_be_left_out() -> None:
+    found = account(pmus=PUBLISHED, subscribers=report(from_slot=100, delivered=100))
+    assert found.left_out == 0
+    assert "left out" not in found.as_text()

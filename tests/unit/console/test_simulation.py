@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gridstat.console.grid import Pmu
 from gridstat.console.simulation.deliveries import Deliveries, Expectation, slots_due
-from gridstat.console.simulation.schedule import LATE_NS_MAX, Schedule, instant_ns
+from gridstat.console.simulation.schedule import (
+    GAPS_MAX,
+    LATE_NS_MAX,
+    Progress,
+    Schedule,
+    instant_ns,
+)
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import NS_PER_S, Period, slot_of
 
@@ -32,7 +39,7 @@ def test_every_slot_comes_out_once_and_in_time() -> None:
     schedule = Schedule(pmus, start_ns=NOW_NS)
     slots: dict[int, list[int]] = {0: [], 1: []}
     for now_ns in range(NOW_NS, NOW_NS + NS_PER_S + 1, 7_000_000):
-        for measurement in schedule.take_due(now_ns):
+        for measurement in schedule.take_due(partial(int, now_ns)):
             assert measurement.created_ns <= now_ns
             slots[measurement.pmu].append(measurement.slot)
     for pmu, count in ((0, 29), (1, 59)):
@@ -41,13 +48,53 @@ def test_every_slot_comes_out_once_and_in_time() -> None:
         assert len(slots[pmu]) >= count
 
 
-def test_missed_instants_are_made_up_for_within_a_bound() -> None:
-    schedule = Schedule([Pmu("a/b/c", ("r",), THIRTY, ("frequency",))], start_ns=NOW_NS)
-    assert len(schedule.take_due(NOW_NS + NS_PER_S)) == 30
-    slept = schedule.take_due(NOW_NS + NS_PER_S + 3 * LATE_NS_MAX)
-    assert len(slept) == pytest.approx(30 * LATE_NS_MAX / NS_PER_S, abs=2)
-    assert schedule.progress[0].skipped > 0
-    assert schedule.progress[0].newest_slot == slept[-1].slot
+def lone_schedule() -> Schedule:
+    return Schedule([Pmu("a/b/c", ("r",), THIRTY, ("frequency",))], start_ns=NOW_NS)
+
+
+def take_slots(schedule: Schedule, *instants_ns: int) -> list[int]:
+    """Take what is due; the clock shows one instant after the other, and stays at the last."""
+    left = list(instants_ns)
+    return [
+        each.slot for each in schedule.take_due(lambda: left.pop(0) if len(left) > 1 else left[0])
+    ]
+
+
+def test_a_schedule_that_was_held_up_leaves_out_the_slots_that_routers_would_drop() -> None:
+    schedule = lone_schedule()
+    [first] = take_slots(schedule, NOW_NS + NS_PER_S // 30)
+    now_ns = NOW_NS + NS_PER_S // 30 + 300_000_000
+    taken = take_slots(schedule, now_ns)
+    progress = schedule.progress[0]
+    left_out = [slot for low, high in progress.gaps for slot in range(low, high + 1)]
+    assert [first, *left_out, *taken] == list(range(first, taken[-1] + 1))
+    assert all(now_ns - instant_ns(slot, THIRTY) <= LATE_NS_MAX for slot in taken)
+    assert all(now_ns - instant_ns(slot, THIRTY) > LATE_NS_MAX for slot in left_out)
+    assert progress.left_out == len(left_out) > 0
+    assert (progress.first_slot, progress.newest_slot) == (first, taken[-1])
+
+
+def test_a_slot_that_becomes_too_old_between_two_frames_is_left_out_too() -> None:
+    schedule = Schedule(
+        [Pmu(f"a/b/{name}", ("r",), THIRTY, ("frequency",)) for name in "cd"], start_ns=NOW_NS
+    )
+    due_ns = NOW_NS + NS_PER_S // 30
+    taken = take_slots(schedule, due_ns, due_ns, due_ns + 300_000_000)
+    assert len(taken) == 1
+    assert [progress.left_out for progress in schedule.progress] == [0, 1]
+    assert schedule.progress[1].first_slot is None
+
+
+def test_adjoining_gaps_are_one_and_only_the_newest_are_known_by_their_slots() -> None:
+    progress = Progress()
+    progress.leave_out(1, 3)
+    progress.leave_out(4, 4)
+    assert list(progress.gaps) == [(1, 4)]
+    for slot in range(10, 10 + 2 * GAPS_MAX, 2):
+        progress.leave_out(slot, slot)
+    assert len(progress.gaps) == GAPS_MAX
+    assert progress.gaps[0] == (10, 10)
+    assert progress.left_out == 4 + GAPS_MAX
 
 
 def test_the_next_instant_is_the_earliest_of_all() -> None:

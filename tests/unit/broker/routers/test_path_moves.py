@@ -83,6 +83,18 @@ def test_a_broker_that_is_killed_in_a_move_keeps_the_old_path_until_the_new_one_
     assert cloud.differing() == []
 
 
+def test_a_declared_delay_does_not_keep_old_paths_for_it_passes_before_the_first_router() -> None:
+    cloud = pair()
+    cloud.publish(VOLTAGE, "c1/e0", delay_ms=1_500)
+    number, old, new = move_without(cloud)
+    cloud.connect(new)
+    cloud.settle()
+    assert generations(cloud, old) == {0}
+    cloud.advance(NS_PER_S)
+    assert generations(cloud, old) == set()
+    assert not cloud.broker.registry.subscriptions[number].retiring
+
+
 @pytest.mark.parametrize("is_compact", [False, True], ids=["journal", "snapshot"])
 def test_old_paths_are_charged_after_a_start_too_and_given_back_when_they_retire(
     cloud: Conversation, *, is_compact: bool
