@@ -514,11 +514,10 @@ static __attribute__((noinline)) void receive_out_of_order(arrival_context *cont
     context->received = state->newest;
 }
 
-static bool drop_malformed(gs_core_counters *counters, gs_form form)
+static void count_malformed(gs_core_counters *counters, gs_form form)
 {
     gs_add(&counters->in, 1);
     gs_add(&counters->malformed[form], 1);
-    return false;
 }
 
 /* Drop a plain datagram of an unknown channel, or of one that accepts only sealed ones. */
@@ -526,7 +525,6 @@ static __attribute__((noinline, cold)) void drop_plain(const arrival_context *co
                                                        uint32_t channel_id, uint32_t event_count)
 {
     gs_core_counters *counters = &context->core->counters;
-    context->core->rejected++;
     if (gs_source_of(context->root->sources, channel_id) != NULL) {
         gs_add(&counters->sealed_plain, 1);
         return;
@@ -553,43 +551,45 @@ take_events(arrival_context *context, group *open, const uint8_t *datagram, cons
 }
 
 /* Open a sealed datagram, then add its events to the open group. Before it has proved authentic,
- * nothing is counted but why it was dropped; then it is false. */
-static __attribute__((noinline)) bool forward_sealed(arrival_context *context, group *open,
+ * nothing is counted but why it was dropped. */
+static __attribute__((noinline)) void forward_sealed(arrival_context *context, group *open,
                                                      uint8_t *datagram, size_t bytes)
 {
     gs_core_counters *counters = &context->core->counters;
     gs_datagram read;
     gs_form form = gs_sealed_read(datagram, bytes, &read);
-    if (form != GS_WELL_FORMED)
-        return drop_malformed(counters, form);
+    if (form != GS_WELL_FORMED) {
+        count_malformed(counters, form);
+        return;
+    }
     if (context->named != (SEALED_CHANNEL | read.channel_id))
         change_source(context, open, read.channel_id, true);
     if (context->source == NULL) {
         gs_add(&counters->sealed_unknown_channel, 1);
-        return false;
+        return;
     }
     gs_authenticity found =
         gs_opening_open(&context->source->state->opening, datagram, context->port);
     if (__builtin_expect(found != GS_SEAL_AUTHENTIC, 0)) {
         gs_add(&counters->sealed_unknown_channel + found, 1); /* In the order of the reasons. */
-        return false;
+        return;
     }
     form = gs_events_read(datagram, &read);
     if (form != GS_WELL_FORMED)
-        return drop_malformed(counters, form);
-    take_events(context, open, datagram, &read);
-    return true;
+        count_malformed(counters, form);
+    else
+        take_events(context, open, datagram, &read);
 }
 
 /* A datagram that is not a good plain one: sealed, or malformed. */
 static __attribute__((noinline)) void forward_other(arrival_context *context, group *open,
                                                     uint8_t *datagram, size_t bytes, gs_form form)
 {
-    bool is_sealed = form == GS_MALFORMED_VERSION && datagram[0] == GS_VERSION_SEALED &&
-                     context->core->limits.versions_max >= GS_VERSION_SEALED;
-    bool is_believed = is_sealed ? forward_sealed(context, open, datagram, bytes)
-                                 : drop_malformed(&context->core->counters, form);
-    context->core->rejected += !is_believed;
+    if (form == GS_MALFORMED_VERSION && datagram[0] == GS_VERSION_SEALED &&
+        context->core->limits.versions_max >= GS_VERSION_SEALED)
+        forward_sealed(context, open, datagram, bytes);
+    else
+        count_malformed(&context->core->counters, form);
 }
 
 /* Check one datagram as a whole, then add its events to the open group. */

@@ -54,9 +54,8 @@ typedef struct gs_core {
     uint32_t probing_count;
     uint64_t probe_ns; /* When the first probe is due, GS_IDLE_NS when none. */
     gs_attention attention;
-    uint64_t copies;   /* Copies appended to channels without a queue, since the core began. */
-    uint64_t rejected; /* Datagrams of which nothing was believed, since the core began. */
-    uint64_t version;  /* Odd while a receive call is processed. */
+    uint64_t copies;  /* Copies appended to channels without a queue, since the core began. */
+    uint64_t version; /* Odd while a receive call is processed. */
     gs_core_counters counters;
     gs_histogram latency;
     gs_policed *policed; /* GS_POLICED_PLACES of them. */

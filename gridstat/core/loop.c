@@ -88,14 +88,28 @@ static void choose_next_call(gs_loop *loop, size_t bytes)
     loop->next_call = bytes > GS_RECEIVE_BYTES / 2 ? COALESCED_CALL : GS_RECEIVE_BUFFERS;
 }
 
-/* Rejected datagrams of a rare stray sender are no flood. */
-static void note_flood(gs_loop *loop, uint32_t port, uint64_t datagrams, uint64_t rejected,
-                       uint64_t now_ns)
+static uint64_t forwarded_events(const gs_core_counters *counters)
 {
-    bool was_rejected = rejected == datagrams;
+    return gs_read(&counters->dispatched) + gs_read(&counters->not_due);
+}
+
+/* Note a call that forwarded nothing: either all of it was rejected, or something was believed.
+ * Rejected datagrams of a rare stray sender are no flood. */
+static void note_unforwarded(gs_loop *loop, uint32_t port, uint64_t now_ns)
+{
+    const gs_core_counters *counters = &loop->core->counters;
+    uint64_t plain = gs_read(&counters->unknown_channel), sealed = 0;
+    for (uint32_t i = 1; i < GS_MALFORMED_REASONS; i++)
+        plain += gs_read(&counters->malformed[i]);
+    for (const gs_counter *one = &counters->sealed_unknown_channel; one <= &counters->sealed_plain;
+         one++)
+        sealed += gs_read(one);
+    uint64_t believed = gs_read(&counters->in) - plain, rejected = plain + sealed;
+    bool was_rejected = rejected != loop->rejected && believed == loop->believed;
     loop->is_flooded[port] = was_rejected && now_ns - loop->rejected_ns[port] < GS_FLOOD_NS;
-    if (was_rejected)
-        loop->rejected_ns[port] = now_ns;
+    loop->rejected_ns[port] = was_rejected ? now_ns : 0;
+    loop->rejected = rejected;
+    loop->believed = believed;
 }
 
 /* Make one receive call, forward and flush, so that no event waits for others. True when more may
@@ -113,7 +127,7 @@ static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *rece
     size_t bytes = 0;
     gs_now now = gs_now_read();
     loop->looked_ns = now.steady_ns;
-    uint64_t rejected = core->rejected, datagrams = gs_read(&core->counters.datagrams_in);
+    uint64_t forwarded = forwarded_events(&core->counters);
     gs_begin_call(core);
     for (int i = 0; i < count; i++) {
         bytes += received->messages[i].bytes;
@@ -123,8 +137,8 @@ static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *rece
     gs_flush(core, note_latencies(core, outcomes, count, now));
     gs_add(&core->counters.receive_calls, 1);
     gs_end_call(core);
-    note_flood(loop, port, gs_read(&core->counters.datagrams_in) - datagrams,
-               core->rejected - rejected, now.steady_ns);
+    if (__builtin_expect(forwarded_events(&core->counters) == forwarded, 0))
+        note_unforwarded(loop, port, now.steady_ns);
     choose_next_call(loop, bytes);
     if (count < (int)wanted)
         return false;

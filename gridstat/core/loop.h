@@ -18,7 +18,7 @@
 #define GS_RECEIVE_BYTES   65536
 #define GS_LOOK_NS         10000000ULL /* Longest sleep, so that silence is detected in time. */
 #define GS_REST_NS         50000ULL    /* For as long an event may wait because of a flood. */
-#define GS_FLOOD_NS        200000ULL   /* Rejected calls that are closer than this are a flood. */
+#define GS_FLOOD_NS        200000ULL   /* Two rejected calls that are closer are a flood. */
 
 typedef struct {
     gs_core *core;
@@ -38,7 +38,8 @@ typedef struct {
     uint8_t *buffers;
     uint64_t looked_ns;             /* The steady clock when the thread last read it. */
     uint32_t next_call;             /* Most messages that the next receive call may return. */
-    uint64_t rejected_ns[GS_PORTS]; /* When a call last returned nothing but rejected datagrams. */
+    uint64_t rejected, believed;    /* Counts after the last call that forwarded nothing. */
+    uint64_t rejected_ns[GS_PORTS]; /* When that call was, if all of it was rejected. */
     bool is_flooded[GS_PORTS];
     gs_counter rests; /* Times that a flooded port was left alone. */
 } gs_loop;
