@@ -18,9 +18,10 @@ from lab.ledger import Entries, LogTail, Verdict, Window, judge
 from lab.load_programs import LOOK_BACK_S, Status, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from gridstat.model.channel_security import Security
     from lab.daemon import Daemon
     from lab.grid import Grid
 
@@ -74,10 +75,27 @@ class GridLoad:
                 program.wait_ready()
         self._grid.wait_for(self.complaint)
 
-    def complaint(self) -> str | None:
-        """Return None if enough copies of every variable came over every way lately."""
+    def begin(self, name: str, *, security: Security | None = None) -> None:
+        """Start the program of one end-point, in the place of one that has ended; return when it
+        publishes or has subscribed. Its log goes on. The security is the plan's unless given."""
+        verb = "publish" if name.startswith(PUBLISHERS) else "subscribe"
+        if verb == "subscribe" and name not in self._got:
+            self._subscribers.append(name)
+            self._got[name] = LogTail(self._log(name))
+        program = self._program(name, verb, security=security, is_new=False)
+        program.start()
+        program.wait_ready()
+
+    def end(self, name: str) -> None:
+        """End the program of one end-point, which detaches; nobody waits for its status."""
+        assert self._grid.daemons[name].stop() == 0, self._grid.daemons[name].errors
+        self._status(name).unlink(missing_ok=True)
+
+    def complaint(self, *, of: Sequence[str] = ()) -> str | None:
+        """Return None if enough copies of every variable came over every way lately;
+        `of` names subscribers, all of them if it is empty."""
         copies_min = int(self._plan.rate * LOOK_BACK_S / 2)
-        for name in self._subscribers:
+        for name in of or self._subscribers:
             path = self._status(name)
             if not path.exists():
                 return f"{name} has written no status yet"
@@ -93,6 +111,14 @@ class GridLoad:
     def judge(self, window: Window) -> Verdict:
         """Judge all subscribers together."""
         return sum((self.judge_one(name, window) for name in self._subscribers), Verdict())
+
+    def judge_together(self, window: Window) -> Verdict:
+        """Judge what all subscribers have received as if one had, once each: nothing is lost if
+        one of them has it."""
+        published = _joined([tail.entries() for tail in self._sent])
+        delivered = _joined([self.delivered(name) for name in self._subscribers])
+        _, at = np.unique(delivered[["created_ns", "variable", "value"]], return_index=True)
+        return judge(published, delivered[at], window)
 
     def judge_one(self, subscriber: str, window: Window) -> Verdict:
         published = _joined([tail.entries() for tail in self._sent])
@@ -113,7 +139,9 @@ class GridLoad:
         full_name = self._grid.plan.full_name(publisher)
         return {f"{full_name}/v{at}": first + at for at in range(self._plan.variables)}
 
-    def _program(self, name: str, verb: str) -> Daemon:
+    def _program(
+        self, name: str, verb: str, *, security: Security | None = None, is_new: bool = True
+    ) -> Daemon:
         everything = {
             variable: number
             for publisher in self._publishers
@@ -129,12 +157,13 @@ class GridLoad:
             redundancy=self._plan.redundancy_for(name),
             latency_ms=self._plan.latency_ms,
             status=str(self._status(name)),
-            security=self._grid.plan.security,
+            security=security or self._grid.plan.security,
             logs_unsent=self._plan.counts_unsent,
         )
         path = folder / "task.json"
         path.write_bytes(msgspec.json.encode(task))
-        self._log(name).unlink(missing_ok=True)
+        if is_new:
+            self._log(name).unlink(missing_ok=True)
         self._status(name).unlink(missing_ok=True)
         return self._grid.program(
             name, [sys.executable, "-m", "lab.load_programs", verb, str(path)]

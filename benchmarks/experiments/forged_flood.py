@@ -52,6 +52,8 @@ class Runs:
     flooded: int = 0
     rejected: int = 0
     sent: int = 0
+    hop_cpu_us: dict[str, float] = field(default_factory=lambda: {FORGED: 0.0, CLOSED: 0.0})
+    """Processor time of the router in all halves of a kind."""
 
 
 def measure(options: Options, progress: Progress) -> Result:
@@ -78,6 +80,9 @@ def measure(options: Options, progress: Progress) -> Result:
         **{f"{name}_p50_us": middle(values, 1) for name, values in runs.p50_us.items()},
         "forged_per_s": middle(runs.per_s, 0),
         "forged_per_s_least": round(slowest_per_s),
+        "hop_us_each_forged": round(
+            (runs.hop_cpu_us[FORGED] - runs.hop_cpu_us[CLOSED]) / max(1, runs.flooded), 3
+        ),
         "forged_sent": runs.flooded,
         "forged_rejected": runs.rejected,
         "admitted_sent": runs.sent,
@@ -147,6 +152,7 @@ def _run_all(seal: str, options: Options, progress: Progress, runs: Runs) -> Non
                 progress(pair / pairs, f"pair {pair + 1} of {pairs}, flood at the {target} port")
                 rejected = hop.count("sealed_forged")
                 before = sum(subscriber.pages.delivered())
+                cpu_ns = hop.process.cpu_ns()
                 flooder.begin(
                     {
                         "port": ports[target],
@@ -159,6 +165,7 @@ def _run_all(seal: str, options: Options, progress: Progress, runs: Runs) -> Non
                 flood = flooder.finish(within_s=seconds + 30.0)
                 let_arrive(subscriber, before + int(answer["sent"]))
                 taken = subscriber.take(warm_up_s=0.0)
+                runs.hop_cpu_us[target] += (hop.process.cpu_ns() - cpu_ns) / 1e3
                 _keep(runs, target, flood, int(answer["sent"]), taken)
                 if target == FORGED:
                     time.sleep(SETTLE_S)

@@ -18,6 +18,9 @@
 #define COALESCED_CALL       4U
 #define PROBES_A_ROUND       4U /* So that an event waits for at most these. */
 
+/* In the order in which a round serves them. */
+static const uint32_t PORTS[GS_PORTS] = {GS_PORT_URGENT, GS_PORT_DATA};
+
 typedef struct {
     gs_message messages[GS_RECEIVE_BUFFERS];
     struct iovec parts[GS_RECEIVE_BUFFERS];
@@ -85,6 +88,30 @@ static void choose_next_call(gs_loop *loop, size_t bytes)
     loop->next_call = bytes > GS_RECEIVE_BYTES / 2 ? COALESCED_CALL : GS_RECEIVE_BUFFERS;
 }
 
+static uint64_t forwarded_events(const gs_core_counters *counters)
+{
+    return gs_read(&counters->dispatched) + gs_read(&counters->not_due);
+}
+
+/* Note a call that forwarded nothing: either all of it was rejected, or something was believed.
+ * Rejected datagrams of a rare stray sender are no flood. */
+static void note_unforwarded(gs_loop *loop, uint32_t port, uint64_t now_ns)
+{
+    const gs_core_counters *counters = &loop->core->counters;
+    uint64_t plain = gs_read(&counters->unknown_channel), sealed = 0;
+    for (uint32_t i = 1; i < GS_MALFORMED_REASONS; i++)
+        plain += gs_read(&counters->malformed[i]);
+    for (const gs_counter *one = &counters->sealed_unknown_channel; one <= &counters->sealed_plain;
+         one++)
+        sealed += gs_read(one);
+    uint64_t believed = gs_read(&counters->in) - plain, rejected = plain + sealed;
+    bool was_rejected = rejected != loop->rejected && believed == loop->believed;
+    loop->is_flooded[port] = was_rejected && now_ns - loop->rejected_ns[port] < GS_FLOOD_NS;
+    loop->rejected_ns[port] = was_rejected ? now_ns : 0;
+    loop->rejected = rejected;
+    loop->believed = believed;
+}
+
 /* Make one receive call, forward and flush, so that no event waits for others. True when more may
  * be waiting; then every message that came to the port before `taken_ns` has been taken. */
 static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *received,
@@ -100,6 +127,7 @@ static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *rece
     size_t bytes = 0;
     gs_now now = gs_now_read();
     loop->looked_ns = now.steady_ns;
+    uint64_t forwarded = forwarded_events(&core->counters);
     gs_begin_call(core);
     for (int i = 0; i < count; i++) {
         bytes += received->messages[i].bytes;
@@ -109,6 +137,8 @@ static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *rece
     gs_flush(core, note_latencies(core, outcomes, count, now));
     gs_add(&core->counters.receive_calls, 1);
     gs_end_call(core);
+    if (__builtin_expect(forwarded_events(&core->counters) == forwarded, 0))
+        note_unforwarded(loop, port, now.steady_ns);
     choose_next_call(loop, bytes);
     if (count < (int)wanted)
         return false;
@@ -183,6 +213,27 @@ static void serve_round(gs_loop *loop, const struct pollfd *ready, batch *receiv
     tend(loop);
 }
 
+/* Wait until a port is ready, or the thread is due. A flooded port is looked at after a rest,
+ * whether it is ready or not. */
+static int wait_round(gs_loop *loop, struct pollfd *ready)
+{
+    uint64_t timeout_ns = sleep_ns(loop);
+    bool rests = loop->is_flooded[GS_PORT_URGENT] || loop->is_flooded[GS_PORT_DATA];
+    if (rests) {
+        gs_add(&loop->rests, 1);
+        timeout_ns = timeout_ns < GS_REST_NS ? timeout_ns : GS_REST_NS;
+    }
+    for (uint32_t i = 0; i < GS_PORTS; i++)
+        ready[i].fd = loop->is_flooded[PORTS[i]] ? -1 : loop->sockets[PORTS[i]];
+    int count = gs_wait(ready, 3, timeout_ns);
+    for (uint32_t i = 0; rests && i < GS_PORTS; i++)
+        if (loop->is_flooded[PORTS[i]]) {
+            loop->is_flooded[PORTS[i]] = false;
+            ready[i].revents = POLLIN;
+        }
+    return count;
+}
+
 uint64_t gs_loop_cpu_ns(const gs_loop *loop)
 {
     clockid_t clock;
@@ -206,7 +257,7 @@ static void *run(void *argument)
     gs_find_probing(loop->core);
     while (!__atomic_load_n(&loop->must_stop, __ATOMIC_ACQUIRE)) {
         gs_table_sleep(loop->core->table);
-        int count = gs_wait(ready, 3, sleep_ns(loop));
+        int count = wait_round(loop, ready);
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0)

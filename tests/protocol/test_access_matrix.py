@@ -36,31 +36,8 @@ from gridstat.net.command.endpoint_messages import (
 )
 from gridstat.net.command.machine import Close, Connected, Received
 from gridstat.net.command.messages import Hello
-from gridstat.net.command.operator_messages import (
-    OperatorCommand,
-    RevokeAccess,
-    SetFlooding,
-    TreeCommand,
-)
-from gridstat.net.command.router_messages import (
-    AttachmentChanged,
-    BackPressureChanged,
-    ChangeTable,
-    ChannelSeed,
-    ChannelStateChanged,
-    DetachEndPoint,
-    Forward,
-    Push,
-    ReportCounters,
-    ReportRouter,
-    Return,
-    RouterAccepted,
-    SeedAccepted,
-    TableChanged,
-    TableRefused,
-)
-from gridstat.net.command.segment_messages import SegmentMessage
-from gridstat.net.command.tree_messages import TreeMessage
+from gridstat.net.command.operator_messages import RevokeAccess, SetFlooding
+from tests.protocol.message_routes import OF_OPERATORS, OF_ROUTERS, OF_SESSIONS, bare
 from tests.unit.broker.conversation import Conversation
 from tests.unit.broker.stand_ins import (
     CENTRE,
@@ -78,58 +55,15 @@ if TYPE_CHECKING:
 
     from gridstat.net.command.endpoint_messages import Outcome
 
-# Roles: which messages a leaf broker takes from whom.
+# Roles: which messages a leaf broker takes from whom; the rest is in `test_message_routes.py`.
 
-OF_SESSIONS: Final = {messages.Hello, messages.Ping, messages.Pong, messages.Bye}
-OF_ROUTERS: Final = {
-    ReportRouter,
-    TableChanged,
-    TableRefused,
-    ChannelStateChanged,
-    BackPressureChanged,
-    ReportCounters,
-    Forward,
-    AttachmentChanged,
-    SeedAccepted,
-}
-OF_OPERATORS: Final = {*get_args(OperatorCommand), *get_args(TreeCommand)}
-OF_BROKERS: Final = {*get_args(TreeMessage), *get_args(SegmentMessage)}
-OF_NOBODY: Final = {
-    # What brokers and edges send, and what end-points send to edges, no broker takes.
-    ChangeTable,
-    RouterAccepted,
-    Return,
-    Push,
-    DetachEndPoint,
-    ChannelSeed,
-    messages.AskAddress,
-    messages.ProveAddress,
-    messages.AddressProved,
-    messages.AddressRefused,
-    messages.Submit,
-    messages.Answer,
-    messages.Notify,
-    messages.OperatorAnswer,
-}
 SENDERS: Final[dict[str, set[Any]]] = {
     "router/c1/e0": OF_ROUTERS,
     "operator/c1/alice": OF_OPERATORS,
     "endpoint/c1/desk": set(),
     "broker/c2": set(),
 }
-"""Peers of a leaf broker, of which only the parent may send messages of brokers."""
-
-
-def test_every_message_has_an_entry() -> None:
-    known = (OF_SESSIONS, OF_ROUTERS, OF_OPERATORS, OF_BROKERS, OF_NOBODY)
-    everything = set(get_args(messages.Message))
-    assert set().union(*known) == everything
-    assert sum(map(len, known)) == len(everything), "a message has one role"
-
-
-def bare(kind: type) -> Any:
-    """Return a message of a type without content, which nobody may look at before its type."""
-    return kind(**dict.fromkeys(kind.__struct_fields__))  # type: ignore[attr-defined]
+"""Peers of a leaf broker without a parent."""
 
 
 def wrong_pairs() -> Iterator[tuple[str, type]]:

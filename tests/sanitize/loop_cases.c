@@ -19,6 +19,7 @@
 
 #define STEP_NS  (SECOND_NS / 10 * 9)
 #define SOURCE   77U
+#define STRANGER 78U
 #define VARIABLE 1U
 
 static uint64_t reads_until_step = UINT64_MAX;
@@ -120,23 +121,33 @@ static void close_hop(hop *made)
     close(made->subscriber);
 }
 
-static void send_event(hop *made, uint64_t created_ns)
+static void send_event_of(hop *made, uint32_t source, uint64_t created_ns)
 {
     uint8_t datagram[16 + 24] = {0};
     gs_store_u64(datagram + 16, created_ns);
     gs_store_u32(datagram + 24, VARIABLE);
-    gs_header_write(datagram, GS_VERSION_PLAIN, sizeof datagram, SOURCE, ++made->sent);
+    gs_header_write(datagram, GS_VERSION_PLAIN, sizeof datagram, source, ++made->sent);
     check(sendto(made->publisher, datagram, sizeof datagram, 0, (struct sockaddr *)&made->to,
                  sizeof made->to) == sizeof datagram,
           "an event leaves");
 }
 
-/* Sends one event, and returns when the call that took it is over. */
-static void tell(hop *made, uint64_t created_ns)
+static void send_event(hop *made, uint64_t created_ns)
 {
-    send_event(made, created_ns);
+    send_event_of(made, SOURCE, created_ns);
+}
+
+/* Sends one event, and returns when the call that took it is over. */
+static void tell_of(hop *made, uint32_t source, uint64_t created_ns)
+{
+    send_event_of(made, source, created_ns);
     while (gs_read(&made->core->counters.receive_calls) < made->sent)
         usleep(100);
+}
+
+static void tell(hop *made, uint64_t created_ns)
+{
+    tell_of(made, SOURCE, created_ns);
 }
 
 static void a_paced_line_is_free_in_time_though_the_wall_clock_is_set_in_a_call(void)
@@ -182,10 +193,40 @@ static void a_stall_costs_no_event_of_a_sparse_stream(void)
     close_hop(&made);
 }
 
+/* The steady clock stands still, so that all of this happens at once. */
+static void a_port_with_nothing_but_rejected_datagrams_is_left_alone_for_a_moment(void)
+{
+    hop made = open_hop();
+    check(gs_loop_start(made.loop) == 0, "the core starts");
+    const gs_counter *rests = &made.loop->rests;
+    tell_of(&made, STRANGER, wall_ns);
+    tell(&made, wall_ns);
+    tell_of(&made, STRANGER, wall_ns);
+    check(gs_read(rests) == 0, "a stranger before an event and one behind it are no flood");
+    tell_of(&made, STRANGER, wall_ns);
+    tell_of(&made, STRANGER, wall_ns);
+    while (gs_read(rests) == 0)
+        usleep(100);
+    __atomic_fetch_add(&wall_ns, SECOND_NS / 1000, __ATOMIC_ACQ_REL);
+    tell(&made, wall_ns);
+    tell_of(&made, STRANGER, wall_ns);
+    gs_loop_stop(made.loop);
+    check(gs_read(&made.core->counters.dispatched) == 2, "events among them go on");
+    check(gs_read(&made.core->counters.unknown_channel) == 5, "and strangers are counted");
+    uint64_t before = gs_read(rests);
+    __atomic_fetch_add(&steady_ns, SECOND_NS / 1000, __ATOMIC_ACQ_REL);
+    check(gs_loop_start(made.loop) == 0, "the core starts again");
+    tell_of(&made, STRANGER, wall_ns);
+    tell(&made, wall_ns);
+    check(gs_read(rests) == before, "a stranger a while later is none either");
+    close_hop(&made);
+}
+
 int main(int count, char **words)
 {
     static const gs_case cases[] = {
         CASE(a_paced_line_is_free_in_time_though_the_wall_clock_is_set_in_a_call),
+        CASE(a_port_with_nothing_but_rejected_datagrams_is_left_alone_for_a_moment),
 #if GS_LINUX /* Only the kernel knows what arrived when, and POSIX does not let it say so. */
         CASE(a_stall_costs_no_event_of_a_sparse_stream),
 #endif

@@ -51,6 +51,7 @@ class CommandDispatcher:
         self._context = context
         self._requests = requests
         requests.go_on = self.go_on
+        requests.all_ended = self._all_ended
         self._grants = grants
         self._joins = joins
         self._report_changes = report_changes
@@ -109,6 +110,10 @@ class CommandDispatcher:
         self.queue.put_rest(Rest(request, work), self._context.now_ns)
         self._schedule()
 
+    def _all_ended(self, endpoint: str) -> None:
+        self.queue.ended(endpoint, self._context.now_ns)
+        self._schedule()
+
     def _schedule(self) -> None:
         next_ns = self.queue.next_ns(self._context.now_ns)
         if next_ns is None or (self._serve_at_ns is not None and self._serve_at_ns <= next_ns):
@@ -140,6 +145,11 @@ class CommandDispatcher:
         }
 
     def _serve(self, edge: str, forward: Forward) -> None:
+        self._open(edge, forward)
+        if not self._requests.has_open(forward.endpoint):  # It was refused, or is answered already.
+            self.queue.ended(forward.endpoint, self._context.now_ns)
+
+    def _open(self, edge: str, forward: Forward) -> None:
         if not self._context.tables[edge].is_connected:
             return  # The edge forwards the request again once it has reported.
         try:

@@ -15,6 +15,10 @@ the queue of its end-point:
   counts as several. So the time of a request depends on how many end-points wait, and not on how
   many requests one of them has sent.
 - An end-point without tokens for its commands a second leaves the round until it has one.
+- A request goes on after it was served: it is written, and routers confirm. While one of an end-
+  point that has nothing else waiting is under way (`served`, until `ended`), an end-point with more
+  waiting has one request under way at a time, so that the first one does not share processors with
+  a whole storm. This holds for `HOLD_NS` at most, and not between end-points that all have many.
 - `searched` charges what the path searches of a request took to its end-point. Most take less than
   `SEARCH_FREE_NS`. One that has used more than `SEARCH_BURST_NS` leaves the round, also with its
   slices, until its part of the broker's time, one in `SEARCH_PARTS`, has made up for it.
@@ -67,6 +71,8 @@ SEARCH_BURST_NS: Final = 200_000_000
 """Search time of an identity that may be used at once after a pause."""
 BUSY_NS: Final = 1_000_000
 """Time in which one more unit may be served at once, without queueing."""
+HOLD_NS: Final = 100_000_000
+"""Time for which one request under way may hold others back; most are granted much sooner."""
 KNOWN_MAX: Final = 65_536
 """End-points whose tokens are remembered; a forgotten one has its full burst again."""
 
@@ -137,7 +143,7 @@ class SearchTimes:
 class FairQueue:
     """Requests that wait, in order for each end-point; `_round` lists those that may be served.
 
-    An end-point with waiting requests is either in `_round` or in `_delayed`, and never in both.
+    An end-point with waiting requests is in one of `_round`, `_held` and `_delayed`.
     """
 
     def __init__(self, quota_of: Callable[[str], Quota]) -> None:
@@ -147,6 +153,11 @@ class FairQueue:
         self._lines: dict[str, _Line] = {}
         self._round: OrderedDict[str, None] = OrderedDict()
         self._delayed: list[tuple[int, str]] = []
+        self._held: OrderedDict[str, None] = OrderedDict()
+        self._under_way: dict[str, int] = {}
+        """End-points with requests under way, and when the last of them was served."""
+        self._lone: OrderedDict[str, int] = OrderedDict()
+        """Those of them with nothing else waiting, in the order of service."""
         self._size_bytes = 0
         self._idle_from_ns = 0
         self._dropped: list[tuple[str, Forward, QuotaReached]] = []
@@ -166,6 +177,20 @@ class FairQueue:
         """Note that a request is served, at once or from the queue."""
         self._buckets.use(forward.endpoint, tokens_of(forward), now_ns)
         self._idle_from_ns = max(self._idle_from_ns, now_ns) + units_of(forward) * BUSY_NS
+        who = forward.endpoint
+        self._under_way[who] = now_ns
+        self._lone.pop(who, None)
+        line = self._lines.get(who)
+        if line is None or not (line.waiting or line.rests):
+            self._lone[who] = now_ns
+
+    def ended(self, who: str, now_ns: int) -> None:
+        """Note that an end-point has no request under way any more."""
+        self._under_way.pop(who, None)
+        self._lone.pop(who, None)
+        if who in self._held:
+            del self._held[who]
+            self._enter(who, now_ns)
 
     def searched(self, who: str, took_ns: int, now_ns: int) -> None:
         """Note how long the path searches of a request, or of a slice of one, took."""
@@ -189,6 +214,7 @@ class FairQueue:
             return _full(who, len(line.waiting))
         if who not in self._lines:
             self._lines[who] = line
+            self._lone.pop(who, None)
             self._enter(who, now_ns)
         line.waiting.append((edge, forward))
         line.size_bytes += size_bytes
@@ -230,6 +256,8 @@ class FairQueue:
     def put_rest(self, rest: Rest, now_ns: int) -> None:
         """Let the next slice of a request wait, before the other requests of its end-point."""
         who = rest.request.endpoint
+        self._lone.pop(who, None)
+        self._held.pop(who, None)
         if who in self._lines and who not in self._round:
             self._delayed = [each for each in self._delayed if each[1] != who]
             self._delayed.sort()
@@ -243,11 +271,16 @@ class FairQueue:
         """Return the next request with the edge that has sent it, or the next slice of one; None if
         all have to wait."""
         self._wake(now_ns)
+        self._release(now_ns)
         while self._round:
             who = next(iter(self._round))
             line = self._lines[who]
             if line.rests:
                 return self._pop_rest(who, line, now_ns)
+            if self._lone and self._held_until_ns(who) > now_ns:
+                del self._round[who]
+                self._held[who] = None
+                continue
             cost = units_of(line.waiting[0][1])
             if line.deficit < cost:
                 line.deficit += QUANTUM
@@ -266,7 +299,11 @@ class FairQueue:
         """Return when a request can be served; None if nothing waits."""
         if self._round:
             return now_ns
-        return max(now_ns, self._delayed[0][0]) if self._delayed else None
+        times = [self._delayed[0][0]] if self._delayed else []
+        if self._held:
+            lone_ns = next(iter(self._lone.values()), now_ns - HOLD_NS)
+            times += [lone_ns + HOLD_NS, self._held_until_ns(next(iter(self._held)))]
+        return max(now_ns, min(times)) if times else None
 
     def forget_edge(self, edge: str) -> None:
         """Drop the requests of an edge whose session is lost: it sends them again."""
@@ -328,6 +365,22 @@ class FairQueue:
             self._buckets.ready_ns(who, now_ns, ahead), self.search_times.ready_ns(who, now_ns)
         )
 
+    def _held_until_ns(self, who: str) -> int:
+        """Return until when a request of an end-point may hold its further ones back."""
+        served_ns = self._under_way.get(who)
+        return 0 if served_ns is None else served_ns + HOLD_NS
+
+    def _release(self, now_ns: int) -> None:
+        """Put end-points back into the round that nothing holds back any more."""
+        while self._lone and next(iter(self._lone.values())) + HOLD_NS <= now_ns:
+            self._lone.popitem(last=False)
+        while self._held:
+            who = next(iter(self._held))
+            if self._lone and self._held_until_ns(who) > now_ns:
+                break
+            del self._held[who]
+            self._enter(who, now_ns)
+
     def _wake(self, now_ns: int) -> None:
         while self._delayed and self._delayed[0][0] <= now_ns:
             _, who = heappop(self._delayed)
@@ -337,6 +390,7 @@ class FairQueue:
     def _leave(self, who: str) -> None:
         del self._lines[who]
         self._round.pop(who, None)
+        self._held.pop(who, None)
         self._delayed = [each for each in self._delayed if each[1] != who]
         self._delayed.sort()
 

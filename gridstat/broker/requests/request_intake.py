@@ -90,6 +90,8 @@ class RequestIntake:
 
     go_on: Callable[[Request, Callable[[], None]], None]
     """Decides a further slice of a request in a later turn (`command_dispatcher.py`)."""
+    all_ended: Callable[[str], None]
+    """Called when the last open request of an end-point is answered."""
 
     def __init__(self, context: BrokerContext, presence: EndPointPresence) -> None:
         self._context = context
@@ -159,6 +161,9 @@ class RequestIntake:
         """Return whether a request still waits for its answer."""
         return self._pending.get((request.endpoint, request.request_id)) is request
 
+    def has_open(self, endpoint: str) -> bool:
+        return endpoint in self._pending_count
+
     def refuse_unopened(self, edge: str, forward: Forward, error: GridStatError) -> None:
         """Refuse a request that was not looked at; the refusal is not kept."""
         self._send(edge, forward, encode_outcomes((refused(error),)))
@@ -200,6 +205,7 @@ class RequestIntake:
                 self._pending_count[request.endpoint] = left
             else:
                 del self._pending_count[request.endpoint]
+                self.all_ended(request.endpoint)
         for edge in sorted(request.edges):
             self._return(edge, request.endpoint, request.request_id, body)
 

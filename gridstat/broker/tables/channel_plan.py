@@ -185,7 +185,9 @@ class ChannelPlan:
         )
         if not may_open(self._registry, attachment):
             # The edge cannot seal now, or its file says otherwise; the end-point must attach anew.
-            self.close_attachment(attachment)
+            # Until it is gone its contracts still have paths to it.
+            self._tables.withhold_channel(attachment.edge, attachment.down_channel_id)
+            self._tables.remove_source(attachment.edge, attachment.up_channel_id)
             return
         down = down_order(endpoint, attachment, version=max(1, version))
         if down is not None:

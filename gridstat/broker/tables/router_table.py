@@ -111,9 +111,12 @@ class RouterTable:
         for path in paths:
             withheld[path.path_id] = path
             self.remove_path_order(path.path_id)
-        return self.remove_channel(channel_id) or bool(paths)
+        is_removed = self._remove(self.wanted.channels, self._changed_channels, channel_id)
+        return is_removed or bool(paths)
 
     def remove_channel(self, channel_id: int) -> bool:
+        """Remove a channel for good; nothing that was withheld comes back."""
+        self._withheld.pop(channel_id, None)
         return self._remove(self.wanted.channels, self._changed_channels, channel_id)
 
     def remove_source(self, channel_id: int) -> bool:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gridstat.console.config.router_file import RouterPlan
     from gridstat.net.command.address import Address
 
+SERVED: Final = (Role.ENDPOINT,)
 DRAIN_STEP_S: Final = 0.005
 DRAIN_STEPS_MAX: Final = 400
 """Longest time for draining: an event that a paced channel has not sent by then is late for any
@@ -139,7 +140,7 @@ class RouterDaemon:
         """Listen for end-points; an inner router listens too, to refuse them with a reason."""
         host, port = self._plan.command
         try:
-            _, command_port = await self._driver.serve(host, port, {Role.ENDPOINT})
+            _, command_port = await self._driver.serve(host, port, SERVED)
         except OSError as error:
             raise LinkDown(
                 f"commands cannot be served on {host} port {port}: {error.strerror}",

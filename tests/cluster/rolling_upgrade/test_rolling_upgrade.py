@@ -139,6 +139,79 @@ def _joins(text: str, ends: str) -> bool:
     return all(f'"{end}"' in text for end in ends.split("-"))
 
 
+def test_end_points_move_to_sealed_edges_and_what_was_published_is_lost_nowhere(
+    tmp_path: Path,
+) -> None:
+    """Step 4: all channels between routers are sealed already. A second subscriber takes the same
+    variables while the first one connects anew."""
+    first, second, publisher = "centre/view-0", "centre/view-1", "north/pmu-0"
+    with Grid(replace(two_ways(subscribers=2), security="none"), tmp_path) as grid:
+        write_security(grid.files.broker_file, "hop")
+        grid.start()
+        assert set(versions(grid).values()) == {SEALED}
+        load = GridLoad(grid, LoadPlan(variables=2, idle=(second,), redundancy_of={second: 1}))
+        load.start()
+        from_ns = time.time_ns()
+
+        seal_end_points(grid, "e2")
+        load.begin(second, security="hop")
+        grid.wait_for(lambda: load.complaint(of=[second]))
+        seal_end_points(grid, "e3")
+        load.end(first)
+        load.begin(first, security="hop")
+        await_whole(grid, load)
+        window = Window(from_ns, time.time_ns())
+        await_clean_together(load, window)
+
+        seal_end_points(grid, "e0")
+        load.end(publisher)
+        load.begin(publisher, security="hop")
+        grid.wait_for(lambda: load.complaint(of=[second]))
+        seal_end_points(grid, "e1")
+        await_whole(grid, load)
+        await_clean_together(load, Window(window.to_ns, time.time_ns()))
+
+
+def test_an_end_point_that_does_not_seal_is_refused_by_a_sealed_edge_in_words(
+    tmp_path: Path,
+) -> None:
+    with Grid(small_plan(), tmp_path) as grid:
+        grid.start()
+        load = GridLoad(grid, LoadPlan(variables=1))
+        with pytest.raises(LabError) as found:
+            load.begin("north/pmu-0", security="none")
+        told = str(found.value)
+        assert 'attaches with security "none"' in told
+        assert 'connect with security="hop"' in told
+        load.start()
+
+
+def write_security(file: Path, security: str) -> None:
+    """Write one security in the place of the other one, wherever a file has it."""
+    other = "none" if security == "hop" else "hop"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(f'security = "{other}"', f'security = "{security}"'), "utf-8")
+
+
+def seal_end_points(grid: Grid, edge: str) -> None:
+    """Restart an edge router that seals the channels of its end-points from now on."""
+    write_security(grid.files.router_file(edge), "hop")
+    assert grid.daemons[edge].stop() == 0, grid.daemons[edge].errors
+    grid.restart(edge)
+    grid.wait_for(grid.complaint_of_state)
+
+
+def await_clean_together(load: GridLoad, window: Window) -> None:
+    """Every event of the window has come to one of the subscribers, unaltered."""
+
+    def complaint() -> str | None:
+        verdict = load.judge_together(window)
+        return None if verdict.is_clean and verdict.expected else str(verdict)
+
+    eventually(complaint)
+    load.forget_before(window.to_ns)
+
+
 def test_an_unmarked_channel_to_a_router_that_cannot_seal_stays_closed_in_words(
     tmp_path: Path,
 ) -> None:

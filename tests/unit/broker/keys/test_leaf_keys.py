@@ -19,6 +19,8 @@ from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, ring, subscribe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gridstat.model.channel_security import Security
+
 QUICK = BrokerSettings("c1", keys=KeySettings(epoch_ms=1_000, reseed_ms=10_000))
 
 
@@ -189,3 +191,52 @@ def test_the_plain_channels_of_an_end_point_close_when_its_edge_demands_sealed_o
     cloud.settle()
     assert outcome.up_channel_id not in table.sources
     assert outcome.down_channel_id not in table.channels
+
+
+def with_plain_subscriber() -> Conversation:
+    """A cloud with a contract of a plain end-point, whose edge demands sealed channels by now."""
+    cloud = Conversation(ring())
+    for edge in ("c1/e2", "c1/e3"):
+        cloud.routers[edge].endpoint_security = "none"
+    cloud.start()
+    cloud.attach(PMU, "c1/e0", data_port=0)
+    cloud.attach(CENTRE, "c1/e2", security="none")
+    cloud.publish(VOLTAGE, "c1/e0")
+    cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    restart(cloud, "c1/e2", "hop")
+    return cloud
+
+
+def restart(cloud: Conversation, edge: str, security: Security) -> None:
+    """Stop an edge router and start it with another security of its end-points' channels."""
+    cloud.disconnect(edge)
+    cloud.routers[edge].crash()
+    cloud.routers[edge].endpoint_security = security
+    cloud.connect(edge)
+    cloud.settle()
+
+
+def test_an_edge_that_demands_seals_serves_although_a_plain_end_point_has_a_contract() -> None:
+    cloud = with_plain_subscriber()
+    assert cloud.differing() == []
+    table = cloud.routers["c1/e2"].table
+    assert table.channels
+    assert not [path for path in table.paths.values() if path.channel_id not in table.channels]
+
+
+def test_a_plain_contract_goes_on_when_its_edge_takes_plain_channels_again() -> None:
+    cloud = with_plain_subscriber()
+    assert not cloud.path_orders("c1/e2")
+    restart(cloud, "c1/e2", "none")
+    cloud.attach(CENTRE, "c1/e2", security="none")
+    cloud.settle()
+    assert cloud.differing() == []
+    assert cloud.path_orders("c1/e2")
+
+
+def test_a_plain_subscriber_that_connects_anew_is_served_sealed() -> None:
+    cloud = with_plain_subscriber()
+    [outcome] = cloud.attach(CENTRE, "c1/e2", incarnation="b")
+    cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    assert cloud.differing() == []
+    assert [path.channel_id for path in cloud.path_orders("c1/e2")] == [outcome.down_channel_id]

@@ -8,6 +8,7 @@ from gridstat.broker.requests import fair_queue
 from gridstat.broker.requests.command_dispatcher import SERVE_TIMER
 from gridstat.broker.requests.fair_queue import (
     ALL_BYTES_MAX,
+    HOLD_NS,
     IN_A_TURN,
     SEARCH_BURST_NS,
     SEARCH_FREE_NS,
@@ -46,9 +47,21 @@ def request(who: str, number: int = 1, size_bytes: int = 0) -> Forward:
     return Forward(endpoint=who, request_id=number, body=b"b" * size_bytes, signature=b"")
 
 
-def served(found: FairQueue, count: int, now_ns: int = 0) -> list[str]:
+def begun(found: FairQueue, count: int, now_ns: int = 0) -> list[str]:
+    """Take requests, which are under way from then on."""
     taken = [found.take(now_ns) for _ in range(count)]
     return [each[1].endpoint for each in taken if isinstance(each, tuple)]
+
+
+def served(found: FairQueue, count: int, now_ns: int = 0) -> list[str]:
+    """Take requests, each of which is answered at once."""
+    who: list[str] = []
+    for _ in range(count):
+        taken = begun(found, 1, now_ns)
+        for each in taken:
+            found.ended(each, now_ns)
+        who += taken
+    return who
 
 
 def test_end_points_are_served_in_turn_however_many_requests_one_has() -> None:
@@ -62,15 +75,75 @@ def test_end_points_are_served_in_turn_however_many_requests_one_has() -> None:
     assert found.count == 492
 
 
+def storm_beside(*others: str) -> FairQueue:
+    """A queue in which one end-point has many requests waiting, and others one each."""
+    found = queue()
+    for number in range(100):
+        found.put(EDGE, request("storm", number), 0)
+    for who in others:
+        found.put(EDGE, request(who), 0)
+    return found
+
+
+def test_a_storm_has_one_request_under_way_while_another_is_being_granted() -> None:
+    found = storm_beside("protection")
+    assert begun(found, 3) == ["storm", "storm", "protection"]
+    assert found.take(0) is None
+    assert found.next_ns(0) == HOLD_NS
+    found.ended("storm", 1)
+    assert begun(found, 2, now_ns=1) == ["storm"]
+    found.ended("protection", 2)
+    assert found.next_ns(2) == 2
+    assert begun(found, 5, now_ns=2) == ["storm"] * 5
+
+
+def test_a_request_under_way_holds_nobody_back_for_long() -> None:
+    found = storm_beside("protection")
+    begun(found, 3)
+    assert begun(found, 5, now_ns=HOLD_NS - 1) == []
+    assert begun(found, 5, now_ns=HOLD_NS) == ["storm"] * 5
+
+
+def test_end_points_with_many_requests_each_do_not_hold_each_other_back() -> None:
+    found = storm_beside()
+    for number in range(100):
+        found.put(EDGE, request("other", number), 0)
+    taken = begun(found, 100)
+    assert taken.count("storm") == taken.count("other") == 50
+
+
+def test_the_slices_of_a_request_are_not_held_back() -> None:
+    found = storm_beside("protection")
+    begun(found, 3)
+    slice_ = Rest(
+        Request("storm", 1, b"", needs_endpoint=True, is_query=False, facts=None), do_nothing
+    )
+    assert found.take(0) is None
+    found.put_rest(slice_, 0)
+    assert found.take(0) is slice_
+    assert found.take(0) is None
+
+
+def test_an_end_point_that_leaves_is_held_no_longer() -> None:
+    found = storm_beside("protection")
+    begun(found, 3)
+    assert found.take(0) is None
+    found.forget_edge(EDGE)
+    assert found.count == 0
+    assert found.take(HOLD_NS) is None
+    assert found.next_ns(HOLD_NS) is None
+
+
 def test_the_requests_of_one_end_point_keep_their_order() -> None:
     found = queue()
     for number in range(20):
         found.put(EDGE, request("a", number), 0)
         found.put(EDGE, request("b", number), 0)
-    taken = [found.take(0) for _ in range(40)]
-    numbers = [
-        each[1].request_id for each in taken if isinstance(each, tuple) and each[1].endpoint == "a"
-    ]
+    numbers = []
+    while isinstance(taken := found.take(0), tuple):
+        found.ended(taken[1].endpoint, 0)
+        if taken[1].endpoint == "a":
+            numbers.append(taken[1].request_id)
     assert numbers == list(range(20))
     assert found.take(0) is None
     assert found.next_ns(0) is None
