@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 FAILED_NS: Final = 1_000_000
 FAILED_NOTES: Final = frozenset({"request_failed", "message_failed"})
 """Notes of a broker that has met a bug and continues."""
+GRACE_OVER: Final = "grace_is_over"
 CERTIFICATE_END_S: Final = 2_000_000_000
 
 
@@ -74,6 +75,8 @@ class BrokerNode(Node):
         self.on_restored: Callable[[LeafBroker], None] | None = None
         self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
         self.on_pushed: Callable[[bytes], None] | None = None
+        self.on_grace_over: Callable[[str], None] | None = None
+        """Called with the name of an end-point that is ended for its absence."""
 
     def start(self) -> None:
         """Begin a process from the content of the journal."""
@@ -137,6 +140,8 @@ class BrokerNode(Node):
         super().note(instruction)
         if instruction.word == "pattern_refused":
             self.patterns_refused.add(int(dict(instruction.facts)["pattern_id"]))
+        if instruction.word == GRACE_OVER and self.on_grace_over and not self.is_impostor:
+            self.on_grace_over(str(dict(instruction.facts)["endpoint"]))
         if instruction.word in FAILED_NOTES:
             raise PropertyBroken("machines do not fail", f"{self.name}: {dict(instruction.facts)}")
 

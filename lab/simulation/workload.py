@@ -190,7 +190,12 @@ class Workload:
     def _subscribe_pattern(self, node: EndPointNode) -> None:
         number = self._world.between(0, 5)
         cloud = self._some_cloud()
-        patterns = [f"{cloud}/z0/*/v{number}", f"{cloud}/z1/p{number}/*", f"{cloud}/*/p0/v1"]
+        patterns = [
+            f"{cloud}/z0/*/v{number}",
+            f"{cloud}/z1/p{number}/*",
+            f"{cloud}/*/p0/v1",
+            f"{cloud}/*/*/v{number % 3 + 1}",
+        ]
         request = self._request(node, self._pick(patterns))
         node.application.ask(Subscribe(subscriptions=(request,)))
 
