@@ -26,6 +26,7 @@ ANSWERS: Final = ".answer_cache."
 VOLATILE: Final = frozenset(
     {
         "_capabilities",
+        "_costs",
         "_interned_tuples",
         "_totals",
         "carriage",

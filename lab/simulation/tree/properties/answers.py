@@ -10,11 +10,14 @@ from gridstat.net.command.endpoint_messages import (
     DoneOutcome,
     GrantedOutcome,
     PublishedOutcome,
+    RefusedOutcome,
+    Subscribe,
     Unsubscribe,
 )
 from gridstat.net.command.frames import decode_outcomes
 from lab.simulation.modes import check_answer
-from lab.simulation.properties.answers import DURABLE, INSTALLED
+from lab.simulation.properties.answers import DURABLE, INSTALLED, check_apart
+from lab.simulation.tree.properties.refusals import check_refused
 from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
 
@@ -45,6 +48,7 @@ class TreeAnswers:
         facts = self._grid.brokers[cloud].journal.facts
         for outcome in outcomes:
             if isinstance(outcome, GrantedOutcome):
+                check_apart(outcome)
                 if outcome.subscription_id not in facts.subscribed:
                     raise PropertyBroken(
                         DURABLE, f"{node.name} was granted {cloud}#{outcome.subscription_id}"
@@ -58,6 +62,10 @@ class TreeAnswers:
             ):
                 raise PropertyBroken(DURABLE, f"{node.name} publishes {outcome.variable.name}")
         command = asked.command
+        if isinstance(command, Subscribe):
+            for wanted, outcome in zip(command.subscriptions, outcomes, strict=False):
+                if isinstance(outcome, RefusedOutcome):
+                    check_refused(self._grid, node.name, wanted, outcome)
         if isinstance(command, Unsubscribe):
             for number, outcome in zip(command.subscription_ids, outcomes, strict=False):
                 if isinstance(outcome, DoneOutcome) and number not in facts.ended:
