@@ -252,6 +252,7 @@ class Application:
         self.over.update(self.caught)
         self.caught.clear()
         self.orphans.clear()
+        self.withdrawn.update(self.publications)
         self.publications.clear()
 
     def publication_restored(self, instruction: PublicationRestored) -> None:

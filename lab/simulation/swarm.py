@@ -78,6 +78,7 @@ class Work(Enum):
     CHANGE_PERIOD = auto()
     SUBSCRIBE = auto()
     SUBSCRIBE_PATTERN = auto()
+    SUBSCRIBE_ALL = auto()
     CHANGE_QUALITY = auto()
     UNSUBSCRIBE = auto()
     FIND = auto()

@@ -143,9 +143,7 @@ def check_apart(granted: GrantedOutcome) -> None:
     """Check that paths which are called disjoint share no channel, and no router but their ends."""
     # Clouds number their channels each for itself: a channel is known by its sender, too.
     channels = [
-        step
-        for path in granted.paths
-        for step in zip(path.routers, path.channel_ids, strict=False)
+        step for path in granted.paths for step in zip(path.routers, path.channel_ids, strict=False)
     ]
     inner = [name for path in granted.paths for name in path.routers[1:-1]]
     shared = len(set(channels)) < len(channels)

@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lab.simulation.tree.properties.ways import ways_between
-from lab.simulation.tree.shapes import DRAWN
+from lab.simulation.tree.shapes import BRAID, DRAWN
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
@@ -145,7 +145,8 @@ def _is_free(grid: TreeGrid, found: Between) -> bool:
 
 def is_roomy(grid: TreeGrid) -> bool:
     """Return whether there is room for all contracts, on all ways that the wires have."""
-    return grid.swarm.outline.tree not in DRAWN and grid.swarm.outline.room == "ample"
+    outline = grid.swarm.outline
+    return outline.tree not in {*DRAWN, BRAID} and outline.room == "ample"
 
 
 # What is still in progress.
