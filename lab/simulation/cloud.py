@@ -82,6 +82,7 @@ class Cloud:
         )
         if self.broker_lives:
             node.patterns_refused = self.broker_node.patterns_refused
+            node.are_refusals_left_out = self.broker_node.are_refusals_left_out
         node.on_restored = self._restored
         node.on_returned = self._returned
         node.on_pushed = self._pushed

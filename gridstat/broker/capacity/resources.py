@@ -420,7 +420,7 @@ class Resources:
         for name, entry in zip(claim.entries, entries, strict=False):
             if not entry.streams:
                 self._border_entries.pop((first, name), None)
-        return any([variable_id in entry.streams for entry in entries])
+        return any(variable_id in entry.streams for entry in entries)
 
     def _entries_of(self, claim: Claim) -> list[HopAccount]:
         """Return the hops by which a claim's events reach its first router."""

@@ -83,8 +83,8 @@ def _check_contracts(cloud: Cloud, name: str, broker: LeafBroker) -> None:
 
 def check_patterns(cloud: Cloud, broker: LeafBroker) -> None:
     """Check that a pattern has every name that it matches, unless one of them did not fit."""
-    if cloud.swarm.rule_changes:
-        return  # Rules say which of the names somebody may have.
+    if cloud.swarm.rule_changes or cloud.broker_node.are_refusals_left_out:
+        return  # Rules say which of the names somebody may have; or nobody knows what did not fit.
     registry, refused = broker.registry, cloud.broker_node.patterns_refused
     for number, held in registry.patterns.items():
         if number in refused:

@@ -24,7 +24,7 @@ from lab.tree_plan import cloud_of
 if TYPE_CHECKING:
     from gridstat.broker.capacity.negotiation import Quality
     from gridstat.model.status import StatusVariable
-    from gridstat.net.command.endpoint_messages import GrantedPath, Outcome
+    from gridstat.net.command.endpoint_messages import EndPointCommand, GrantedPath, Outcome
     from lab.simulation.application import Asked
     from lab.simulation.endpoint_node import EndPointNode
     from lab.simulation.journal import Facts
@@ -62,10 +62,7 @@ class TreeAnswers:
             ):
                 raise PropertyBroken(DURABLE, f"{node.name} publishes {outcome.variable.name}")
         command = asked.command
-        if isinstance(command, Subscribe):
-            for wanted, outcome in zip(command.subscriptions, outcomes, strict=False):
-                if isinstance(outcome, RefusedOutcome):
-                    check_refused(self._grid, node.name, wanted, outcome)
+        self._check_refusals(node, command, outcomes)
         if isinstance(command, Unsubscribe):
             for number, outcome in zip(command.subscription_ids, outcomes, strict=False):
                 if isinstance(outcome, DoneOutcome) and number not in facts.ended:
@@ -75,6 +72,14 @@ class TreeAnswers:
                 self._changed(facts, node, command)
             else:
                 self._forget(node, asked)
+
+    def _check_refusals(
+        self, node: EndPointNode, command: EndPointCommand, outcomes: tuple[Outcome, ...]
+    ) -> None:
+        if isinstance(command, Subscribe):
+            for wanted, outcome in zip(command.subscriptions, outcomes, strict=False):
+                if isinstance(outcome, RefusedOutcome):
+                    check_refused(self._grid, node.name, wanted, outcome)
 
     def _forget(self, node: EndPointNode, asked: Asked) -> None:
         """Forget the granted quality after a failed change, since the request may be repeated."""
