@@ -251,11 +251,11 @@ def _accept_without_keys(_: Function) -> Function:
 
 
 def _keep_the_first(right: Function) -> Function:
-    def __init__(self: Any, seed: Any, first_epoch: int, now_ns: int) -> None:
+    def init(self: Any, seed: Any, first_epoch: int, now_ns: int) -> None:
         right(self, seed, first_epoch, now_ns)
         self.first = seed.secret, first_epoch
 
-    return __init__
+    return init
 
 
 def _go_back(_: Function) -> Function:
