@@ -74,6 +74,8 @@ class Application:
         self.over: set[int] = set()
         self.withdrawn: set[str] = set()
         """Publications that the cloud has ended, and that the session asks for again."""
+        self.lacking: set[int] = set()
+        """Patterns that were granted again without some of the names that they match."""
         self.gone_variables: set[int] = set()
         self.waiting: dict[int, Asked] = {}
         self.has_left = False
@@ -252,6 +254,7 @@ class Application:
         self.over.update(self.caught)
         self.caught.clear()
         self.orphans.clear()
+        self.withdrawn.update(self.publications)
         self.publications.clear()
 
     def publication_restored(self, instruction: PublicationRestored) -> None:
@@ -262,6 +265,8 @@ class Application:
         contract = self.contracts.get(instruction.label) or self.patterns.get(instruction.label)
         if isinstance(instruction.outcome, GrantedOutcome) and contract is not None:
             contract.number = instruction.outcome.subscription_id
+            if instruction.outcome.degraded:
+                self.lacking.add(contract.number)
             if contract.number in self.over:
                 self._end(contract.number)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from gridstat.broker.context import Outside
@@ -13,7 +14,7 @@ from lab.simulation.compaction import check_compaction
 from lab.simulation.node import Node
 from lab.simulation.rules import with_rules
 from lab.simulation.topology import CLOUD
-from lab.simulation.world import WALL_NS, PropertyBroken
+from lab.simulation.world import NS_PER_S, WALL_NS, PropertyBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 FAILED_NS: Final = 1_000_000
 FAILED_NOTES: Final = frozenset({"request_failed", "message_failed"})
 """Notes of a broker that has met a bug and continues."""
+REFUSALS_NOTED_MAX: Final = 10
+"""Refusals of names to patterns that a broker notes in a second."""
+GRACE_OVER: Final = "grace_is_over"
 CERTIFICATE_END_S: Final = 2_000_000_000
 
 
@@ -69,11 +73,16 @@ class BrokerNode(Node):
         self.broker: LeafBroker | None = None
         self.patterns_refused: set[int] = set()
         """Patterns that a name they match did not fit; the broker says so in its log."""
+        self.are_refusals_left_out = False
+        """Whether it has refused so many in a second that its log leaves some out."""
+        self._refused_ns: deque[int] = deque(maxlen=REFUSALS_NOTED_MAX)
         self.clock_offset_ns = 0
         self.is_impostor = False
         self.on_restored: Callable[[LeafBroker], None] | None = None
         self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
         self.on_pushed: Callable[[bytes], None] | None = None
+        self.on_grace_over: Callable[[str], None] | None = None
+        """Called with the name of an end-point that is ended for its absence."""
 
     def start(self) -> None:
         """Begin a process from the content of the journal."""
@@ -137,6 +146,11 @@ class BrokerNode(Node):
         super().note(instruction)
         if instruction.word == "pattern_refused":
             self.patterns_refused.add(int(dict(instruction.facts)["pattern_id"]))
+            self._refused_ns.append(self.world.now_ns)
+            if self.world.now_ns - self._refused_ns[0] < NS_PER_S:
+                self.are_refusals_left_out |= len(self._refused_ns) == REFUSALS_NOTED_MAX
+        if instruction.word == GRACE_OVER and self.on_grace_over and not self.is_impostor:
+            self.on_grace_over(str(dict(instruction.facts)["endpoint"]))
         if instruction.word in FAILED_NOTES:
             raise PropertyBroken("machines do not fail", f"{self.name}: {dict(instruction.facts)}")
 

@@ -250,12 +250,21 @@ def _accept_without_keys(_: Function) -> Function:
     return accept
 
 
-def _stay_in_the_epoch(_: Function) -> Function:
-    def advance(self: Any, now_ns: int) -> Any:
+def _keep_the_first(right: Function) -> Function:
+    def init(self: Any, seed: Any, first_epoch: int, now_ns: int) -> None:
+        right(self, seed, first_epoch, now_ns)
+        self.first = seed.secret, first_epoch
+
+    return init
+
+
+def _go_back(_: Function) -> Function:
+    def go_on(self: Any, now_ns: int) -> Any:
         del now_ns
+        self._secret, self.epoch = self.first
         return self.key()
 
-    return advance
+    return go_on
 
 
 def _follow_nobody(_: Function) -> Function:
@@ -361,8 +370,8 @@ BUGS: Final[dict[str, Bug]] = {
         (Patch(ChannelKeys, "accept", _accept_without_keys),),
     ),
     "reopen-with-the-same-key": Bug(
-        "a channel that is opened again goes on with its key, and counts from the beginning",
-        (Patch(SendingKeys, "advance", _stay_in_the_epoch),),
+        "a channel that is opened again begins its seed from the first key",
+        (Patch(SendingKeys, "__init__", _keep_the_first), Patch(SendingKeys, "go_on", _go_back)),
     ),
     "never-follow-an-epoch": Bug(
         "a receiver accepts the first epochs of a seed, and none after them",

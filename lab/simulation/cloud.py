@@ -46,6 +46,7 @@ class Cloud:
         self.on_restored: Callable[[LeafBroker], None] | None = None
         self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
         self.on_pushed: Callable[[bytes], None] | None = None
+        self.on_grace_over: Callable[[str], None] | None = None
         self.broker_node = self.new_broker()
         self.operator = OperatorNode(self.network, self._next_number())
         self._register(self.operator)
@@ -81,9 +82,11 @@ class Cloud:
         )
         if self.broker_lives:
             node.patterns_refused = self.broker_node.patterns_refused
+            node.are_refusals_left_out = self.broker_node.are_refusals_left_out
         node.on_restored = self._restored
         node.on_returned = self._returned
         node.on_pushed = self._pushed
+        node.on_grace_over = self._grace_over
         self.broker_node = node
         self._register(node)
         return node
@@ -122,6 +125,10 @@ class Cloud:
     def _pushed(self, body: bytes) -> None:
         if self.on_pushed is not None:
             self.on_pushed(body)
+
+    def _grace_over(self, endpoint: str) -> None:
+        if self.on_grace_over is not None:
+            self.on_grace_over(endpoint)
 
     def _register(self, node: Node) -> None:
         self.network.nodes[node.peer] = node

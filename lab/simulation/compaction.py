@@ -26,16 +26,21 @@ ANSWERS: Final = ".answer_cache."
 VOLATILE: Final = frozenset(
     {
         "_capabilities",
+        "_costs",
         "_interned_tuples",
         "_totals",
         "carriage",
         "costs",
+        "generation",
         "layout_version",
         "size_bytes",
         "version",
     }
 )
-"""Fields that hold no durable state; the totals of `carriage` are compared apart."""
+"""Fields that hold no durable state; the totals of `carriage` are compared apart.
+
+A `generation` names a step of a move within one process; records have theirs apart from it.
+"""
 
 
 class Restorable(Protocol):

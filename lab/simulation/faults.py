@@ -30,6 +30,7 @@ KNOWN_NS: Final = 500 * NS_PER_MS
 OUTSPOKEN: Final = frozenset(
     {
         FaultKind.BACK_PRESSURE,
+        FaultKind.ABSENCE,
         FaultKind.CHANNEL_CUT,
         FaultKind.CLOCK_OFFSET,
         FaultKind.DISK_FULL,
@@ -60,6 +61,7 @@ class Faults:
             FaultKind.STALE_BROKER: self._replace_broker,
             FaultKind.BACK_PRESSURE: self._press,
             FaultKind.CLOCK_OFFSET: lambda: None,
+            FaultKind.ABSENCE: self._cut_off,
         }
 
     def plan(self, start_ns: int) -> None:
@@ -119,6 +121,16 @@ class Faults:
         slowness_ns = self._world.between(50, 900) * NS_PER_MS
         self._set_slowness(node, slowness_ns)
         self._mending.after(500, 4_000, partial(self._set_slowness, node, 0))
+
+    def _cut_off(self) -> None:
+        """Cut an end-point off from all of its edges, for a while; always the same one."""
+        endpoints = list(self._cloud.endpoints.values())
+        peer = endpoints[self._cloud.swarm.seed % len(endpoints)].peer
+        away = self._cloud.network.away
+        if peer not in away:
+            away.add(peer)
+            self._cloud.network.separate_all(peer)
+            self._mending.after(300, 2_500, partial(away.discard, peer))
 
     def _set_slowness(self, node: Node, slowness_ns: int) -> None:
         if slowness_ns:

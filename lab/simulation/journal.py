@@ -172,6 +172,8 @@ class SimulatedJournal:
         self._waiting: list[Persist] = []
         self._writing: list[Persist] = []
         self._failed_epoch = -1
+        self._has_failed = False
+        """Whether a write has failed: what no disk undoes is then in a compacted journal alone."""
         self._owner_number = 0
         self._is_done = False
         """Whether the current batch is written already, and its owner is being notified."""
@@ -197,6 +199,7 @@ class SimulatedJournal:
         lost = [*self._writing, *self._waiting]
         self._writing = []
         self._waiting = []
+        self._has_failed = False
         self._failed_epoch = -1
         self._is_done = False
         return lost
@@ -214,6 +217,7 @@ class SimulatedJournal:
         for order in stale:
             owner.tell(PersistFailed(order.token, "an earlier operation could not be made durable"))
         if fresh and self.is_full:
+            self._has_failed = True
             self._failed_epoch = max(order.token >> EPOCH_BITS for order in fresh)
             for order in fresh:
                 owner.tell(PersistFailed(order.token, "no space left on device"))
@@ -236,8 +240,9 @@ class SimulatedJournal:
         for order in batch:
             is_compacted = bool(order.operations) and order.operations[0] == SNAPSHOT_MARK
             if is_compacted:
-                if self.check_compacted is not None and self.durable:
+                if self.check_compacted is not None and self.durable and not self._has_failed:
                     self.check_compacted(self.durable, order.operations)
+                self._has_failed = False
                 self.durable.clear()
             self.durable += order.operations
             for written in order.operations:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SIMULATED_KEYS: Final = KeySettings(epoch_ms=4_000, reseed_ms=16_000)
 """Times short enough for several epochs and seeds in one run."""
-STEP_NS: Final = 1_000 * NS_PER_MS
+STEP_NS: Final = 2_000 * NS_PER_MS
 Channel = tuple[str, int]
 """The owner of a channel, and its number in the owner's scope."""
 

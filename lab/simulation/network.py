@@ -314,6 +314,8 @@ class Network:
         """Broker of an older term that some routers still reach."""
         self.apart: set[str] = set()
         """Peers on the far side of a partition."""
+        self.away: set[str] = set()
+        """Peers that nobody answers."""
         self.slow: dict[str, int] = {}
         self.keys = KeyBoard()
         self.delay_ns_min = DELAY_NS_MIN
@@ -340,7 +342,7 @@ class Network:
         server = self.nodes.get(peer)
         if self.impostor is not None and peer == self.impostor.peer and self.world.chance(0.5):
             server = self.impostor
-        if server is None or not server.is_up or server.is_paused:
+        if server is None or not server.is_up or server.is_paused or client.peer in self.away:
             return None
         if self.apart and (client.peer in self.apart) != (server.peer in self.apart):
             return None
@@ -354,6 +356,12 @@ class Network:
             for other in sorted(node.sessions) if node is not None else ():
                 if other not in peers and node is not None:
                     node.sessions[other].cut()
+
+    def separate_all(self, peer: str) -> None:
+        """Cut all sessions of a client; the servers notice at once."""
+        for _, session in sorted(self.nodes[peer].sessions.items()):
+            session.cut()
+            session.lose_at_server()
 
     def kill(self, node: Node, *, is_sudden: bool) -> None:
         """End the sessions of a process: without notice if sudden, else with a Bye."""

@@ -5,13 +5,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
-from functools import partial
+from enum import IntEnum, auto
+from functools import lru_cache, partial
+from operator import itemgetter
 from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any
 
 from msgspec import Struct
 
 OURS = "gridstat."
+
+
+class Kind(IntEnum):
+    """What an object of some type is to an image."""
+
+    NOTHING = auto()
+    VALUE = auto()
+    MAPPING = auto()
+    SET = auto()
+    SEQUENCE = auto()
+    OBJECT = auto()
 
 
 def image(root: object, *, without: Set[str]) -> dict[str, str]:
@@ -34,9 +47,10 @@ def differences(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
 def _describe(
     path: str, value: object, without: Set[str], found: dict[str, str], seen: set[int]
 ) -> None:
-    if isinstance(value, partial | FunctionType | MethodType | BuiltinMethodType):
+    kind = _kind_of(type(value))
+    if kind is Kind.NOTHING:
         return
-    members = list(_members(value))
+    members = [] if kind is Kind.VALUE else list(_members(kind, value))
     if not members:
         found[path] = repr(value)
         return
@@ -48,34 +62,42 @@ def _describe(
             _describe(f"{path}.{name}", member, without, found, seen)
 
 
-def _members(value: object) -> Iterator[tuple[str, Any]]:
-    match value:
-        case _ if _is_value(value):
-            return
-        case Mapping():
-            yield from sorted((repr(key), member) for key, member in value.items())
-        case Set():
-            yield from sorted((repr(member), "member") for member in value)
-        case list() | tuple() | deque():
-            yield from ((str(at), member) for at, member in enumerate(value))
-        case _ if _is_ours(value):
-            for name in sorted(_fields(value)):
-                yield name, getattr(value, name)
+@lru_cache(maxsize=4_096)
+def _kind_of(kind: type) -> Kind:
+    """Return how the objects of a type are described: by their text if that says everything."""
+    parameters = getattr(kind, "__dataclass_params__", None)
+    if issubclass(kind, partial | FunctionType | MethodType | BuiltinMethodType):
+        return Kind.NOTHING
+    if issubclass(kind, Struct | type) or (parameters is not None and parameters.frozen):
+        return Kind.VALUE
+    if issubclass(kind, Mapping):
+        return Kind.MAPPING
+    if issubclass(kind, Set):
+        return Kind.SET
+    if issubclass(kind, list | tuple | deque):
+        return Kind.SEQUENCE
+    return Kind.OBJECT if kind.__module__.startswith(OURS) else Kind.VALUE
+
+
+def _members(kind: Kind, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 — any object.
+    if kind is Kind.MAPPING:
+        yield from sorted(((repr(key), member) for key, member in value.items()), key=itemgetter(0))
+    elif kind is Kind.SET:
+        yield from sorted((repr(member), "member") for member in value)
+    elif kind is Kind.SEQUENCE:
+        yield from ((str(at), member) for at, member in enumerate(value))
+    else:
+        for name in sorted(_fields(value)):
+            yield name, getattr(value, name)
 
 
 def _fields(value: object) -> Iterator[str]:
     yield from getattr(value, "__dict__", ())
-    for kind in type(value).__mro__:
-        for name in getattr(kind, "__slots__", ()):
-            if hasattr(value, name):
-                yield name
+    for name in _slots_of(type(value)):
+        if hasattr(value, name):
+            yield name
 
 
-def _is_ours(value: object) -> bool:
-    return type(value).__module__.startswith(OURS)
-
-
-def _is_value(value: object) -> bool:
-    """Return whether the text of the value says everything about it."""
-    parameters = getattr(type(value), "__dataclass_params__", None)
-    return isinstance(value, Struct | type) or (parameters is not None and parameters.frozen)
+@lru_cache(maxsize=4_096)
+def _slots_of(kind: type) -> tuple[str, ...]:
+    return tuple(name for each in kind.__mro__ for name in getattr(each, "__slots__", ()))

@@ -6,7 +6,7 @@ all kinds would hide the bugs that need a quiet moment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from random import Random
 from typing import Final
@@ -16,7 +16,7 @@ from gridstat.model.qos import REDUNDANCY_MAX
 from lab.simulation.compaction import draw_compactions
 from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.modes import MODES_DEFINED
-from lab.simulation.topology import CLOUD, SHAPES, VARIANTS, Outline, Topology, topology
+from lab.simulation.topology import CLOUD, SHAPES, VARIANTS, WAIST, Outline, Topology, topology
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 ROUTERS_MIN: Final = 20
@@ -49,6 +49,7 @@ class FaultKind(Enum):
     STALE_BROKER = auto()
     BACK_PRESSURE = auto()
     CLOCK_OFFSET = auto()
+    ABSENCE = auto()
 
 
 FAULTS_A_SEED: Final = {
@@ -77,6 +78,7 @@ class Work(Enum):
     CHANGE_PERIOD = auto()
     SUBSCRIBE = auto()
     SUBSCRIBE_PATTERN = auto()
+    SUBSCRIBE_ALL = auto()
     CHANGE_QUALITY = auto()
     UNSUBSCRIBE = auto()
     FIND = auto()
@@ -106,6 +108,20 @@ RULE_CHANGES_MAX: Final = 6
 WIDE_SEEDS: Final = 5
 WIDE_RESTS: Final = (1, 4)
 """Remainders of the seeds, two of five, that compact journals and ask for up to four paths."""
+
+WAIST_SEEDS: Final = 8
+WAIST_REST: Final = 3
+"""Remainder of the seeds, one in eight, whose cloud is two rings with one router in common."""
+ABSENCE_SEEDS: Final = 4
+ABSENCE_REST: Final = 2
+"""Remainder of the seeds, one in four, in which an end-point is away a few times."""
+ABSENCE_GRACE_NS: Final = 3 * NS_PER_S
+ABSENCE_LATER_NS: Final = 1_500 * NS_PER_MS
+PATTERN_SEEDS: Final = 5
+PATTERN_REST: Final = 3
+"""Remainder of the seeds, one in five, in which everybody begins with patterns."""
+PATTERNS: Final = (2, 4)
+PATTERNS_FROM_NS: Final = 600 * NS_PER_MS
 
 END_POINTS: Final = (2, 3, 3, 4, 5)
 WORK_MIN: Final = 3
@@ -157,12 +173,12 @@ class Swarm:
 def draw(seed: int) -> Swarm:
     """Draw the plan of a seed."""
     random = Random(f"swarm {seed}")
-    cloud = _draw_topology(random)
+    cloud = _draw_topology(random, seed)
     endpoints = _draw_endpoints(random, cloud)
     chaos_ns = random.randint(3, 6) * NS_PER_S
     faults = _draw_faults(random, chaos_ns)
     kinds = {kind for _, kind in faults}
-    return Swarm(
+    found = Swarm(
         seed=seed,
         topology=cloud,
         endpoints=endpoints,
@@ -173,6 +189,7 @@ def draw(seed: int) -> Swarm:
             retire_after_ns=random.choice((500, 2_000)) * NS_PER_MS,
             snapshot_after=random.choice((40, 100_000)),
             replan_at_once=random.choice((2, 64)),
+            catch_at_once=at_once_of(seed),
             publish_at_once=at_once_of(seed),
             end_at_once=at_once_of(seed),
             revoke_at_once=at_once_of(seed),
@@ -181,7 +198,7 @@ def draw(seed: int) -> Swarm:
             quotas=draw_quotas(seed),
         ),
         faults=tuple(found for found in faults if found[1] is not FaultKind.CLOCK_OFFSET),
-        work=_draw_work(random, chaos_ns, len(endpoints)),
+        work=_with_patterns(seed, _draw_work(random, chaos_ns, len(endpoints)), len(endpoints)),
         chaos_ns=chaos_ns,
         delay_ns_max=random.choice((1, 5, 40)) * NS_PER_MS,
         commit_ns_max=random.choice((1, 8, 60)) * NS_PER_MS,
@@ -193,6 +210,7 @@ def draw(seed: int) -> Swarm:
         if is_wide(seed)
         else (),
     )
+    return _with_absences(found)
 
 
 def draw_rule_changes(seed: int, chaos_ns: int) -> tuple[int, ...]:
@@ -225,11 +243,12 @@ def at_once_of(seed: int) -> int:
     return 1 if seed % 2 else 16
 
 
-def _draw_topology(random: Random) -> Topology:
+def _draw_topology(random: Random, seed: int) -> Topology:
     size = random.choices(list(SIZES), list(SIZES.values()))[0]
     shape = random.choices(SHAPES, (1, 1, 6))[0]
     room = "tight" if random.random() < TIGHT_SHARE else "ample"
-    return topology(Outline(shape, size, room, random.randrange(VARIANTS)))
+    found = Outline(shape, size, room, random.randrange(VARIANTS))
+    return topology(replace(found, shape=WAIST) if seed % WAIST_SEEDS == WAIST_REST else found)
 
 
 def _draw_endpoints(random: Random, cloud: Topology) -> tuple[EndPointPlan, ...]:
@@ -255,6 +274,23 @@ def _draw_faults(random: Random, chaos_ns: int) -> list[tuple[int, FaultKind]]:
     return sorted(found, key=lambda fault: fault[0])
 
 
+def _with_absences(swarm: Swarm) -> Swarm:
+    """Add absences, as far apart as the grace time, from a separate random source."""
+    if swarm.seed % ABSENCE_SEEDS != ABSENCE_REST or swarm.is_quiet:
+        return swarm
+    random = Random(f"absences {swarm.seed}")
+    first_ns = random.randint(0, NS_PER_S)
+    apart_ns = ABSENCE_GRACE_NS + random.randint(0, ABSENCE_LATER_NS)
+    times = first_ns, random.randint(first_ns, first_ns + apart_ns), first_ns + apart_ns
+    more = [(at_ns, FaultKind.ABSENCE) for at_ns in times]
+    return replace(
+        swarm,
+        faults=tuple(sorted([*swarm.faults, *more], key=lambda fault: fault[0])),
+        settings=replace(swarm.settings, grace_ns=ABSENCE_GRACE_NS),
+        chaos_ns=max(swarm.chaos_ns, times[-1] + 2 * NS_PER_S),
+    )
+
+
 def _draw_work(random: Random, chaos_ns: int, endpoints: int) -> tuple[tuple[int, Work, int], ...]:
     weights = [weight * random.choice((0, 1, 1, 2)) for weight in WEIGHTS.values()]
     if not any(weights):
@@ -265,3 +301,17 @@ def _draw_work(random: Random, chaos_ns: int, endpoints: int) -> tuple[tuple[int
     return tuple(
         (at_ns, kind, random.randrange(endpoints)) for at_ns, kind in zip(times, kinds, strict=True)
     )
+
+
+def _with_patterns(
+    seed: int, work: tuple[tuple[int, Work, int], ...], endpoints: int
+) -> tuple[tuple[int, Work, int], ...]:
+    """Add patterns from a separate random source, soon after the first publications."""
+    if seed % PATTERN_SEEDS != PATTERN_REST:
+        return work
+    random = Random(f"patterns {seed}")
+    more = [
+        (PATTERNS_FROM_NS * (1 + number), Work.SUBSCRIBE_PATTERN, random.randrange(endpoints))
+        for number in range(random.randint(*PATTERNS))
+    ]
+    return tuple(sorted([*work, *more], key=lambda piece: piece[0]))

@@ -15,6 +15,8 @@ from gridstat.model.identifiers import ChannelId
 
 CLOUD: Final = "c1"
 SHAPES: Final = ("chain", "ring", "random")
+WAIST: Final = "waist"
+"""Shape of two rings with one router in common, so that paths across share it."""
 VARIANTS: Final = 3
 BANDWIDTHS: Final = {"ample": (0, 400_000), "tight": (12_000, 40_000)}
 """Bytes a second: none declared, or room for so many streams of 4,000."""
@@ -52,7 +54,8 @@ def topology(outline: Outline) -> Topology:
     random = Random(f"{shape}/{size}/{room}/{outline.variant}")
     bandwidth = random.choice(BANDWIDTHS[room])
     pairs = _pairs(shape, size, random)
-    edge_numbers = sorted(random.sample(_near(pairs, random.randrange(size)), EDGES))
+    centre = 0 if shape == WAIST else random.randrange(size)
+    edge_numbers = sorted(random.sample(_near(pairs, centre), EDGES))
     routers = tuple(
         Router(
             f"{CLOUD}/r{number}",
@@ -97,6 +100,9 @@ def _pairs(shape: str, size: int, random: Random) -> list[tuple[int, int]]:
     if shape == "chain":
         return chain
     ring = [*chain, (0, size - 1)]
+    if shape == WAIST:
+        half = size // 2
+        return sorted({*ring, (0, half - 1), (0, half)} - {(half - 1, half)})
     if shape == "ring":
         return ring
     found = set(ring)

@@ -184,13 +184,7 @@ def _same_priority(right: Function) -> Function:
     return terms_of
 
 
-MISSED: Final = frozenset(
-    {
-        "call-all-paths-disjoint",
-        "end-who-has-come-back",
-        "match-the-first-alone",
-    }
-)
+MISSED: Final[frozenset[str]] = frozenset()
 """Bugs that no seed is known to find yet: gaps in the checks, or in what the seeds do."""
 
 UNSEEN: Final[dict[str, Bug]] = {

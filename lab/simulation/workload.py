@@ -37,6 +37,7 @@ EVERYS: Final = (1, 1, 2, 3, 4, 6)
 LATENCY_US: Final = 2_000_000
 TIGHT_US: Final = (1_500, 6_000, 50_000)
 """Bounds for single paths; disjoint paths within a tight bound are tested separately."""
+SHORT_US: Final = (2_000, 3_000, 4_000, 6_000, LATENCY_US)
 LATENCY_BAND: Final = 8
 """Ratio of the worst accepted latency to the desired one, where they differ."""
 SEVERAL_SHARE: Final = 0.6
@@ -87,6 +88,7 @@ class Workload:
             Work.CHANGE_PERIOD: self._change_period,
             Work.SUBSCRIBE: self._subscribe,
             Work.SUBSCRIBE_PATTERN: self._subscribe_pattern,
+            Work.SUBSCRIBE_ALL: self._subscribe_all,
             Work.CHANGE_QUALITY: self._change_quality,
             Work.UNSUBSCRIBE: self._unsubscribe,
             Work.FIND: self._find,
@@ -190,9 +192,41 @@ class Workload:
     def _subscribe_pattern(self, node: EndPointNode) -> None:
         number = self._world.between(0, 5)
         cloud = self._some_cloud()
-        patterns = [f"{cloud}/z0/*/v{number}", f"{cloud}/z1/p{number}/*", f"{cloud}/*/p0/v1"]
+        patterns = [
+            f"{cloud}/z0/*/v{number}",
+            f"{cloud}/z1/p{number}/*",
+            f"{cloud}/*/p0/v1",
+            f"{cloud}/*/*/v{number % 3 + 1}",
+        ]
         request = self._request(node, self._pick(patterns))
         node.application.ask(Subscribe(subscriptions=(request,)))
+
+    def _subscribe_all(self, node: EndPointNode) -> None:
+        """Ask for all that an end-point of another cloud publishes, some of it in little time.
+
+        All of it goes one way, and each load makes the way slower for those who came before.
+        """
+        home = node.name.partition("/")[0]
+        others = [
+            each
+            for each in self._grid.endpoints.values()
+            if each.application.publications and each.name.partition("/")[0] != home
+        ]
+        if not others:
+            return
+        other = others[self._world.between(0, len(others) - 1)]
+        wanted = tuple(
+            SubscriptionRequest(
+                name=name,
+                qos=ModalQos({0: QosRequest(every=1, latency_us=self._short_latency_us())}),
+                label=node.application.next_label(),
+            )
+            for name in other.application.publications
+        )
+        node.application.ask(Subscribe(subscriptions=wanted))
+
+    def _short_latency_us(self) -> int:
+        return SHORT_US[self._world.between(0, len(SHORT_US) - 1)]
 
     def _request(self, node: EndPointNode, name: str) -> SubscriptionRequest:
         label = node.application.next_label()

@@ -53,28 +53,24 @@ class AllocationRequest(Struct, frozen=True):
         is_segment = bool(self.entries or self.exits)
         return 0 if is_segment else charged_delay_us(self.variable.delay_ms)
 
-    def taken_by(self, path: FoundPath | AllocatedPath) -> str:
-        """Return the name under which the last hop of a path is charged."""
+    def taken_by(self, path: FoundPath | AllocatedPath) -> tuple[str, ...]:
+        """Return the names under which the last hop of a path is charged."""
         if self.exits:
-            return _by_gate(self.exits, path.routers[-1], path.channel_ids[-1:])
-        return self.subscriber or f"subscription {self.subscription_id}"
+            return _gates_at(self.exits, path.routers[-1])
+        return (self.subscriber or f"subscription {self.subscription_id}",)
 
-    def entered_by(self, path: FoundPath | AllocatedPath) -> str:
-        """Return the name under which a path's entry from another cloud is charged, or ""."""
-        if not self.entries:
-            return ""
-        return _by_gate(self.entries, path.routers[0], path.channel_ids[:1])
+    def entered_by(self, path: FoundPath | AllocatedPath) -> tuple[str, ...]:
+        """Return the names under which a path's entry from another cloud is charged."""
+        return _gates_at(self.entries, path.routers[0])
 
 
-def _by_gate(gates: Gates, router: str, beside: tuple[int, ...]) -> str:
-    """Return a name for the gate at a router.
+def _gates_at(gates: Gates, router: str) -> tuple[str, ...]:
+    """Return the names of all gates at a router.
 
-    Where a router has several gates, the path's neighbouring channel distinguishes them.
+    Each of several gates there has a path of its own, and all paths carry the same; so each path
+    may be charged at all of them, which counts each once, whichever path has which gate.
     """
-    channels = [number for name, number in gates if name == router]
-    if len(channels) == 1:
-        return f"channel {channels[0]}"
-    return f"channel {'+'.join(map(str, channels))} beside {beside}"
+    return tuple([f"channel {number}" for name, number in gates if name == router])
 
 
 class AllocatedPath(Struct, frozen=True):

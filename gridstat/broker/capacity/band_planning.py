@@ -218,10 +218,11 @@ class _Form:
             hop = self._resources.channel(number)
             names = tuple(account.router.name for account in hop.routers)
             found.append(self._add(("channel", number, variable_id), hop, request, number, names))
-        last, taker = path.routers[-1], request.taken_by(path)
-        delivery = self._resources.delivery(last, taker)
-        key = ("delivery", last, taker, variable_id)
-        found.append(self._add(key, delivery, request, 0, (last,)))
+        last = path.routers[-1]
+        for taker in request.taken_by(path):
+            delivery = self._resources.delivery(last, taker)
+            key = ("delivery", last, taker, variable_id)
+            found.append(self._add(key, delivery, request, 0, (last,)))
         return found
 
     def _add(

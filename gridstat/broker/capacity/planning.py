@@ -365,8 +365,8 @@ def claim_of(
         routers=path.routers,
         channel_ids=path.channel_ids,
         everys=everys(quality, index),
-        subscriber=request.taken_by(path),
-        entry=request.entered_by(path),
+        takers=request.taken_by(path),
+        entries=request.entered_by(path),
     )
 
 

@@ -45,20 +45,20 @@ class Claim(Struct, frozen=True):
     """Load of one path: a variable from its publisher's edge to its subscriber's, by mode.
 
     A claim without routers has no ends and loads only its channels, as flooding does. The events of
-    a claim with an `entry` come from another cloud, and only as often as they are taken.
+    a claim with `entries` come from another cloud, and only as often as they are taken.
     """
 
     variable: StatusVariable
     routers: tuple[str, ...]
     channel_ids: tuple[int, ...]
     everys: Mapping[int, int]
-    subscriber: str
-    entry: str = ""
+    takers: tuple[str, ...]
+    entries: tuple[str, ...] = ()
 
     @property
     def arriving(self) -> Mapping[int, int]:
         """Divisors of the events that reach the first router; a publisher sends every event."""
-        return self.everys if self.entry else ALL_SLOTS
+        return self.everys if self.entries else ALL_SLOTS
 
 
 class LoadChange(Struct, frozen=True):
@@ -375,8 +375,9 @@ class Resources:
     def _add_claim(self, claim: Claim, touched: dict[Element, None]) -> None:
         stream_cost = self.stream_cost(claim.variable)
         if claim.routers:
-            is_changed = self._entry(claim).add(stream_cost, claim.arriving)
-            self._mark_touched(touched, claim.routers[0], is_changed=is_changed)
+            for entry in self._entries_of(claim):
+                is_changed = entry.add(stream_cost, claim.arriving)
+                self._mark_touched(touched, claim.routers[0], is_changed=is_changed)
         self._carrying.add(claim.variable.variable_id, claim.channel_ids, claim.everys)
         for number in claim.channel_ids:
             hop = self._channels[number]
@@ -384,10 +385,10 @@ class Resources:
                 self._mark_channel_touched(touched, number, hop)
         if claim.routers:
             last = claim.routers[-1]
-            delivery = self._hop(self._deliveries, last, claim.subscriber)
-            self._mark_touched(
-                touched, last, is_changed=self._rows.add(delivery, stream_cost, claim.everys)
-            )
+            for taker in claim.takers:
+                delivery = self._hop(self._deliveries, last, taker)
+                is_changed = self._rows.add(delivery, stream_cost, claim.everys)
+                self._mark_touched(touched, last, is_changed=is_changed)
 
     def _remove_claim(self, claim: Claim, touched: dict[Element, None]) -> None:
         variable_id = claim.variable.variable_id
@@ -406,20 +407,27 @@ class Resources:
     def _remove_ends(self, claim: Claim, touched: dict[Element, None]) -> bool:
         """Release both ends of a claim; return whether its variable still enters there."""
         variable_id, first, last = claim.variable.variable_id, claim.routers[0], claim.routers[-1]
-        entry, delivery = self._entry(claim), self._deliveries[last, claim.subscriber]
-        self._mark_touched(touched, first, is_changed=entry.remove(variable_id, claim.arriving))
-        is_changed = self._rows.remove(delivery, variable_id, claim.everys)
-        self._mark_touched(touched, last, is_changed=is_changed)
-        if not delivery.streams:
-            del self._deliveries[last, claim.subscriber]
-        if not entry.streams:
-            self._border_entries.pop((first, claim.entry), None)
-        return variable_id in entry.streams
+        entries = self._entries_of(claim)
+        for entry in entries:
+            is_changed = entry.remove(variable_id, claim.arriving)
+            self._mark_touched(touched, first, is_changed=is_changed)
+        for taker in claim.takers:
+            delivery = self._deliveries[last, taker]
+            is_changed = self._rows.remove(delivery, variable_id, claim.everys)
+            self._mark_touched(touched, last, is_changed=is_changed)
+            if not delivery.streams:
+                del self._deliveries[last, taker]
+        for name, entry in zip(claim.entries, entries, strict=False):
+            if not entry.streams:
+                self._border_entries.pop((first, name), None)
+        return any(variable_id in entry.streams for entry in entries)
 
-    def _entry(self, claim: Claim) -> HopAccount:
-        """Return the hop by which a claim's events reach its first router."""
-        first, entry = claim.routers[0], claim.entry
-        return self._hop(self._border_entries, first, entry) if entry else self._entries[first]
+    def _entries_of(self, claim: Claim) -> list[HopAccount]:
+        """Return the hops by which a claim's events reach its first router."""
+        first = claim.routers[0]
+        if not claim.entries:
+            return [self._entries[first]]
+        return [self._hop(self._border_entries, first, name) for name in claim.entries]
 
     def _hop(self, steps: dict[tuple[str, str], HopAccount], router: str, name: str) -> HopAccount:
         found = steps.get((router, name))

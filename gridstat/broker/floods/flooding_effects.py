@@ -201,7 +201,7 @@ class FloodingEffects:
 def flooding_claims(found: FloodingSet, channel_ids: Iterable[int]) -> list[Claim]:
     """Return the claims of each request of a flooded variable on these channels."""
     return [
-        Claim(found.variable, (), tuple(channel_ids), everys_of(terms), "")
+        Claim(found.variable, (), tuple(channel_ids), everys_of(terms), ())
         for terms in (found.own, found.above, found.reserved)
         if terms
     ]
@@ -213,8 +213,8 @@ def _claims_at(
     """Return the claims of a flooded variable on the sending and receiving end of a channel."""
     name = f"channel {number}"
     return (
-        Claim(variable, (channel.from_router,), (), everys, name, entry=UNCHARGED_END),
-        Claim(variable, (channel.to_router,), (), everys, UNCHARGED_END, entry=name),
+        Claim(variable, (channel.from_router,), (), everys, (name,), entries=(UNCHARGED_END,)),
+        Claim(variable, (channel.to_router,), (), everys, (UNCHARGED_END,), entries=(name,)),
     )
 
 

@@ -156,7 +156,9 @@ class LeafKeys:
     def _send(self, gifts: Iterable[GiveSeed]) -> None:
         registry = self._context.registry
         for gift in gifts:
-            channel = registry.channels[gift.seed.channel_id]
+            channel = registry.channels.get(gift.seed.channel_id)
+            if channel is None:
+                continue  # Its removal is being written; if that fails, the seed is given again.
             router = channel.to_router if gift.to is End.RECEIVER else channel.from_router
             message = seed_message(gift.seed, gift.first_epoch, term=registry.term)
             self._context.send_router(router, message)
@@ -179,7 +181,7 @@ class LeafKeys:
 
     def _step(self) -> None:
         self._send(self._giver.step(self._now_ns))
-        overdue = set(self._giver.overdue(self._now_ns))
+        overdue = set(self._giver.overdue(self._now_ns)) & self._context.registry.channels.keys()
         for channel_id in sorted(overdue - self._overdue):
             self._context.warn(
                 "seed_overdue",

@@ -78,6 +78,9 @@ class ReceivingKeys:
         """Keys of ended epochs, each with the time until which it is accepted."""
         self._trial: tuple[_Held, ...] = ()
         """Epochs whose keys are installed for a short time, each with a byte of its own."""
+        self._counted: tuple[object, ...] = ()
+        self._by_byte: dict[int, _Held] = {}
+        """What is accepted, by byte, and the parts from which that follows."""
         self._trial_until_ns = 0
         self._turn = 0
         self._reported: dict[int, int] = {}
@@ -131,7 +134,13 @@ class ReceivingKeys:
         return [chain for chain in self._chains if chain is not self._in_use]
 
     def _accepted(self) -> dict[int, _Held]:
-        """Return what is accepted, by byte, as the core has it."""
+        """Return what is accepted, by byte, as the core has it; found again if a part changes."""
+        parts = (self._in_use, self._trial, *self._old, *[chain.held for chain in self._chains])
+        if parts != self._counted:
+            self._counted, self._by_byte = parts, self._find_accepted()
+        return self._by_byte
+
+    def _find_accepted(self) -> dict[int, _Held]:
         found: dict[int, _Held] = {}
         for held in self._held():
             found.setdefault(held.key.epoch_byte, held)
@@ -191,8 +200,9 @@ class ReceivingKeys:
 
     def _end_old_seeds(self, now_ns: int) -> None:
         """Forget seeds whose life is over; with the last of them nothing is accepted any more."""
-        self._chains = [chain for chain in self._chains if not chain.is_over(now_ns)]
-        self._forget_ended()
+        if any([chain.is_over(now_ns) for chain in self._chains]):
+            self._chains = [chain for chain in self._chains if not chain.is_over(now_ns)]
+            self._forget_ended()
         if not self._chains:
             self._old = []
 
@@ -353,6 +363,8 @@ class _Chain:
         return max(held.epoch for held in self.held)
 
     def _hold(self, *epochs: int) -> None:
+        if tuple([held.epoch for held in self.held]) == epochs:
+            return
         known = {held.epoch: held for held in self.held}
         self.held = tuple(
             known.get(epoch) or _Held(self, epoch, self.key_of(epoch))

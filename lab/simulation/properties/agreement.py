@@ -83,9 +83,12 @@ def _check_contracts(cloud: Cloud, name: str, broker: LeafBroker) -> None:
 
 def check_patterns(cloud: Cloud, broker: LeafBroker) -> None:
     """Check that a pattern has every name that it matches, unless one of them did not fit."""
-    if cloud.swarm.rule_changes:
-        return  # Rules say which of the names somebody may have.
-    registry, refused = broker.registry, cloud.broker_node.patterns_refused
+    if cloud.swarm.rule_changes or cloud.broker_node.are_refusals_left_out:
+        return  # Rules say which of the names somebody may have; or nobody knows what did not fit.
+    registry = broker.registry
+    refused = cloud.broker_node.patterns_refused.union(
+        *(node.application.lacking for node in cloud.endpoints.values())
+    )
     for number, held in registry.patterns.items():
         if number in refused:
             continue

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DURABLE: Final = "acknowledged is durable"
 INSTALLED: Final = "granted is installed"
+DISJOINT: Final = "an answer says how far paths are apart"
 
 
 class Answers:
@@ -47,6 +48,7 @@ class Answers:
         for outcome in outcomes:
             if isinstance(outcome, GrantedOutcome):
                 self._granted(node, outcome.subscription_id)
+                check_apart(outcome)
                 if outcome.variable is None and outcome.degraded:
                     # The answer to a pattern says which names did not fit.
                     self._cloud.broker_node.patterns_refused.add(outcome.subscription_id)
@@ -135,3 +137,15 @@ class Answers:
             if path_id not in router.table.paths:
                 return False
         return True
+
+
+def check_apart(granted: GrantedOutcome) -> None:
+    """Check that paths which are called disjoint share no channel, and no router but their ends."""
+    # Clouds number their channels each for itself: a channel is known by its sender, too.
+    channels = [
+        step for path in granted.paths for step in zip(path.routers, path.channel_ids, strict=False)
+    ]
+    inner = [name for path in granted.paths for name in path.routers[1:-1]]
+    shared = len(set(channels)) < len(channels)
+    if shared or (granted.is_node_disjoint and len(set(inner)) < len(inner)):
+        raise PropertyBroken(DISJOINT, f"subscription {granted.subscription_id}: {granted.paths}")

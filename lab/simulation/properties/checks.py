@@ -19,6 +19,7 @@ from lab.simulation.properties.ledger import (
     check_ledger,
     check_no_promise,
 )
+from lab.simulation.properties.presence import Presence
 from lab.simulation.properties.shares import check_shares
 from lab.simulation.properties.tables import check_bare_tables, check_tables
 from lab.simulation.properties.unrest import absent, unrest_of_endpoints, unusable
@@ -37,6 +38,7 @@ class Properties:
 
     def __init__(self) -> None:
         self._cloud: Cloud | None = None
+        self._presence: Presence | None = None
         self._answers = Answers()
 
     def watch(self, cloud: Cloud) -> None:
@@ -47,6 +49,8 @@ class Properties:
         cloud.on_restored = self._answers.restored
         cloud.on_returned = self._answers.returned
         cloud.on_pushed = self._answers.pushed
+        presence = self._presence = Presence(cloud)
+        cloud.on_grace_over = presence.grace_over
         for router in cloud.routers.values():
             router.on_torn_down = continuity.torn_down
 
@@ -63,6 +67,7 @@ class Properties:
 
     def check_safety(self) -> None:
         """Check the properties that are cheap enough for every moment."""
+        self._look_at_presence()
         if self.cloud.broker is not None:
             check_capacity(self.cloud.broker)
             check_shares(self.cloud.broker)
@@ -88,6 +93,7 @@ class Properties:
 
     def unrest(self) -> str | None:
         """Return what is still in progress, or None."""
+        self._look_at_presence()
         cloud = self.cloud
         if cloud.broker is None:
             return "the broker is down"
@@ -99,6 +105,10 @@ class Properties:
             or self._unrest_of_broker(cloud.broker)
             or (None if cloud.operator.is_idle else "the operator waits")
         )
+
+    def _look_at_presence(self) -> None:
+        assert self._presence is not None
+        self._presence.look()
 
     def _broker(self) -> LeafBroker:
         assert self.cloud.broker is not None

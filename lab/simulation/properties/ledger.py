@@ -93,21 +93,32 @@ def _burst(carried: dict[StatusVariable, set[int]]) -> int:
     return len(taken)
 
 
-_COUNTED: WeakKeyDictionary[LeafBroker, tuple[list[Subscribed], list[Load]]] = WeakKeyDictionary()
-"""Last count of each broker, with the contracts that were counted; those are never changed."""
+class Count:
+    """A count of these contracts, whose records are never changed, and what was seen of it."""
+
+    def __init__(self, broker: LeafBroker, records: list[Subscribed]) -> None:
+        self.records = records
+        self.loads = _counted(broker)
+        self.is_fitting = False
+        """Whether all that was counted has been found to fit."""
+        self.impaired: set[int] | None = None
+        """The contracts that were impaired when the latencies of the others were looked at."""
+
+    def is_of(self, records: list[Subscribed]) -> bool:
+        return len(records) == len(self.records) and all(map(operator.is_, records, self.records))
 
 
-def loads_of(broker: LeafBroker) -> list[Load]:
+_COUNTED: WeakKeyDictionary[LeafBroker, Count] = WeakKeyDictionary()
+"""Last count of each broker."""
+
+
+def count_of(broker: LeafBroker) -> Count:
     """Return what the contracts take, counted once for each mode while it is active."""
-    subscriptions = broker.registry.subscriptions.values()
-    records = [found.record for found in subscriptions]
-    before = _COUNTED.get(broker)
-    is_same = before is not None and len(records) == len(before[0])
-    if before is not None and is_same and all(map(operator.is_, records, before[0])):
-        return before[1]
-    loads = _counted(broker)
-    _COUNTED[broker] = records, loads
-    return loads
+    records = [found.record for found in broker.registry.subscriptions.values()]
+    found = _COUNTED.get(broker)
+    if found is None or not found.is_of(records):
+        found = _COUNTED[broker] = Count(broker, records)
+    return found
 
 
 def _counted(broker: LeafBroker, *, with_publications: bool = False) -> list[Load]:
@@ -135,12 +146,24 @@ def check_capacity(broker: LeafBroker) -> None:
     """Check that what is promised fits the capacity, in the books and as counted again."""
     if _is_moving(broker):
         return
-    resources, loads = broker.reservations.resources, loads_of(broker)
+    count, resources = count_of(broker), broker.reservations.resources
+    if not count.is_fitting:
+        _check_fitting(broker, count.loads)
+        count.is_fitting = True
     for number, channel in broker.registry.channels.items():
-        carriage = resources.channels[number]
+        if channel.bandwidth_bytes_per_s and resources.channels[number].streams:
+            booked = scaled(resources.channels[number].bytes.value)
+            if not arithmetic.fits(booked, channel.bandwidth_bytes_per_s):
+                raise PropertyBroken(RULE, f"channel {channel} is over its bandwidth")
+    check_latencies(broker)
+
+
+def _check_fitting(broker: LeafBroker, loads: list[Load]) -> None:
+    """Check that all that is counted fits."""
+    resources = broker.reservations.resources
+    for number, channel in broker.registry.channels.items():
         carried = most(load.channels.get(number, 0) for load in loads) * EVENT_BYTES
-        booked = scaled(carriage.bytes.value) if carriage.streams else 0
-        if not arithmetic.fits(max(carried, booked), channel.bandwidth_bytes_per_s):
+        if not arithmetic.fits(carried, channel.bandwidth_bytes_per_s):
             raise PropertyBroken(RULE, f"channel {channel} is over its bandwidth")
         burst = max(load.bursts.get(number, 0) for load in loads)
         if channel.bandwidth_bytes_per_s and burst > channel.queue_events_max:
@@ -152,7 +175,6 @@ def check_capacity(broker: LeafBroker) -> None:
             raise PropertyBroken(
                 RULE, f"router {name} is promised for {unscaled(events)} events a second"
             )
-    check_latencies(broker)
 
 
 def check_ledger(broker: LeafBroker) -> None:
@@ -197,8 +219,12 @@ def _check_probes(channel: EventChannel, charged: Fraction) -> None:
 
 def check_latencies(broker: LeafBroker) -> None:
     """Check that no path takes longer, by our count of the load, than its contract allows."""
-    loads = loads_of(broker)
-    for number, subscription in broker.registry.subscriptions.items():
+    count, subscriptions = count_of(broker), broker.registry.subscriptions
+    impaired = {number for number, found in subscriptions.items() if found.troubles}
+    if count.impaired is not None and count.impaired <= impaired:
+        return  # The others have been looked at.
+    count.impaired, loads = impaired, count.loads
+    for number, subscription in subscriptions.items():
         if subscription.troubles:
             continue  # It is planned again; until then it stays where it is.
         record = subscription.record

@@ -81,6 +81,8 @@ class TreeBrokerNode(Node):
         self.broker: Broker | None = None
         self.killer: Killer | None = None
         self.on_killed: Callable[[TreeBrokerNode], None] | None = None
+        self.on_ordered: Callable[[TreeBrokerNode, object], None] | None = None
+        """Called with each message of the parent, before the broker has it."""
         self.on_restored: Callable[[TreeBrokerNode], None] | None = None
         self.on_returned: Callable[[TreeBrokerNode, bytes], None] | None = None
         self.settings_above: TreeSettings | None = None
@@ -149,6 +151,8 @@ class TreeBrokerNode(Node):
         """Note whether a message comes from an older parent than one received before."""
         if type(event) is Received and event.peer == f"broker/{self.plan.parent}":
             message = event.message
+            if self.on_ordered is not None:
+                self.on_ordered(self, message)
             if isinstance(message, TreeMessageBase):
                 self._is_receiving_stale = message.term < self._parent_term
                 self._parent_term = max(self._parent_term, message.term)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from gridstat.net.command.segment_messages import Commit, Release
 from lab.simulation.mending import Mending
 from lab.simulation.tree.broker_node import Killed
 from lab.simulation.tree.properties.promises import contracts_between, lowering_cuts
@@ -26,6 +27,10 @@ SUDDEN_SHARE: Final = 0.4
 KILL_WITHIN: Final = 40
 """Most instructions until a broker dies that is to die during an operation."""
 AT_ONCE_SHARE: Final = 0.3
+USED_SHARE: Final = 0.7
+"""Share of the cuts inside clouds that hit a channel which carries a contract, if there is one."""
+FULL_AT_ORDER_SHARE: Final = 0.7
+"""Share of the full disks that are full when a child is told to commit or to release."""
 PATHS_CUT_MS: Final = (400, 2_500)
 """Duration of the cuts: most contracts are planned again meanwhile."""
 HEARD_NS: Final = 300 * NS_PER_MS
@@ -87,7 +92,7 @@ class TreeFaults:
     def stop(self) -> None:
         """Repair whatever is broken, and break nothing more."""
         for node in self._grid.brokers.values():
-            node.killer = None
+            node.killer = node.on_ordered = None
         self._mending.stop()
 
     def cut_for_good(self) -> None:
@@ -147,7 +152,21 @@ class TreeFaults:
     # Event channels.
 
     def _cut_channel(self) -> None:
+        """Cut a wire inside a cloud; most often one that carries a contract between clouds."""
         clouds = self._grid.clouds
+        used = sorted(
+            {
+                (cloud, int(number))
+                for cloud, leaf in self._grid.leaves().items()
+                for found in leaf.registry.subscriptions.values()
+                for path in found.record.paths
+                for number in path.channel_ids
+                if found.record.contract
+            }
+        )
+        if used and self._world.chance(USED_SHARE):
+            self._cut_wire(*used[self._world.between(0, len(used) - 1)])
+            return
         self._cut(clouds[self._world.between(0, len(clouds) - 1)])
 
     def _cut_border(self) -> None:
@@ -160,7 +179,10 @@ class TreeFaults:
         """Cut a wire, one way or both, for a while."""
         channels = self._grid.wires.owned[owner]
         numbers = list(channels.ends)
-        number = numbers[self._world.between(0, len(numbers) - 1)]
+        self._cut_wire(owner, numbers[self._world.between(0, len(numbers) - 1)])
+
+    def _cut_wire(self, owner: str, number: int) -> None:
+        channels = self._grid.wires.owned[owner]
         for one in self._wire(owner, number):
             channels.set_cut(one, is_cut=True)
             self._mending.after(50, 2_500, partial(channels.set_cut, one, is_cut=False))
@@ -263,8 +285,22 @@ class TreeFaults:
     # Storage.
 
     def _fill_disk(self) -> None:
+        """Fill a disk now, or when its broker is next told to commit or release something."""
         nodes = list(self._grid.brokers.values())
-        journal = nodes[self._world.between(0, len(nodes) - 1)].journal
+        if len(nodes) > 1 and self._world.chance(FULL_AT_ORDER_SHARE):
+            order = Commit if self._world.chance(0.5) else Release
+            for node in nodes:
+                node.on_ordered = partial(self._fill_at, order)
+            return
+        self._fill(nodes[self._world.between(0, len(nodes) - 1)].journal)
+
+    def _fill_at(self, order: type, node: TreeBrokerNode, message: object) -> None:
+        if type(message) is order and not node.is_impostor:
+            for each in self._grid.brokers.values():
+                each.on_ordered = None
+            self._fill(node.journal)
+
+    def _fill(self, journal: SimulatedJournal) -> None:
         journal.is_full = True
         self._mending.after(50, 1_500, partial(self._empty_disk, journal))
 

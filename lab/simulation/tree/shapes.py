@@ -31,7 +31,12 @@ TREES: Final[dict[str, Children]] = {
         "south": ("c3", "c4"),
     },
     "leaning": {"root": ("east", "c4"), "east": ("south", "c3"), "south": ("c1", "c2")},
+    "braid": {"root": ("c1", "c2", "c3")},
 }
+BRAID: Final = "braid"
+"""Three clouds in a row; both channels from the first end at one border of the second, which may
+join each of them to either of its ways on: other ones than its parent has planned."""
+BRAIDED: Final = (("c1/b0", "c2/b0"), ("c1/b1", "c2/b0"), ("c2/b0", "c3/b0"), ("c2/b1", "c3/b1"))
 DRAWN: Final = {"uneven": (3, 9), "vast": (30, 34)}
 """Kinds of trees whose shape is drawn, with their fewest and most clouds."""
 DEPTH_MAX: Final = 4
@@ -69,6 +74,8 @@ def tree_plan(outline: Outline) -> TreePlan:
     leaves = sorted(below - children.keys()) or ["c1"]
     clouds = {name: _cloud(name, outline.room, random) for name in leaves}
     links = _drawn_links if is_drawn else _border_links
+    if outline.tree == BRAID:
+        links = _braided_links
     return plan_tree(children, clouds, links(leaves, outline.room, random))
 
 
@@ -114,9 +121,18 @@ def _drawn_links(leaves: list[str], room: str, random: Random) -> list[BorderLin
 
 
 def _border_link(one: str, other: str, border: str, room: str, random: Random) -> BorderLink:
+    return _link(f"{one}/{border}", f"{other}/{border}", room, random)
+
+
+def _braided_links(leaves: list[str], room: str, random: Random) -> list[BorderLink]:
+    del leaves
+    return [_link(one, other, room, random) for one, other in BRAIDED]
+
+
+def _link(one: str, other: str, room: str, random: Random) -> BorderLink:
     return BorderLink(
-        f"{one}/{border}",
-        f"{other}/{border}",
+        one,
+        other,
         latency_us=random.choice(LATENCIES_US),
         bandwidth_bytes_per_s=random.choice(BORDER_BANDWIDTHS[room]),
     )

@@ -20,7 +20,7 @@ from lab.simulation.swarm import (
     draw_quotas,
     draw_rule_changes,
 )
-from lab.simulation.tree.shapes import DRAWN_VARIANTS, VARIANTS, Outline, tree_plan
+from lab.simulation.tree.shapes import BRAID, DRAWN_VARIANTS, VARIANTS, Outline, tree_plan
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -95,6 +95,14 @@ DRAWN_REST: Final = 2
 VAST_SEEDS: Final = 300
 VAST_REST: Final = 152
 """One in so many of all seeds has a tree of more than thirty clouds; they take long."""
+BRAID_SEEDS: Final = 12
+BRAID_REST: Final = 10
+"""Remainder of the seeds, one in twelve, whose tree is a braid."""
+CROWD_SEEDS: Final = 5
+CROWD_REST: Final = 4
+"""Remainder of the seeds, one in five, in which some ask for all that another publishes."""
+CROWDS: Final = (2, 4)
+CROWDS_NS: Final = (1_000 * NS_PER_MS, 2_500 * NS_PER_MS)
 PATHS_CUT_SEEDS: Final = 4
 PATHS_CUT_REST: Final = 3
 """Remainder of the seeds, one in four, that cut all paths of a contract at once, a few times."""
@@ -215,6 +223,8 @@ def draw(seed: int) -> TreeSwarm:
     tree = random.choices(list(TREE_WEIGHTS), list(TREE_WEIGHTS.values()))[0]
     room = "tight" if random.random() < TIGHT_SHARE else "ample"
     outline = _drawn_outline(seed, room) or Outline(tree, room, random.randrange(VARIANTS))
+    if seed % BRAID_SEEDS == BRAID_REST:
+        outline = replace(outline, tree=BRAID)
     plan = tree_plan(outline)
     endpoints = _draw_endpoints(random, plan)
     chaos_ns = random.randint(3, 6) * NS_PER_S
@@ -236,7 +246,7 @@ def draw(seed: int) -> TreeSwarm:
             else UP_WITHIN_NS[-1],
         ),
         faults=_with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns),
-        work=_draw_work(random, chaos_ns, len(endpoints)),
+        work=_with_crowds(seed, _draw_work(random, chaos_ns, len(endpoints)), len(endpoints)),
         floods=_draw_floods(seed, chaos_ns),
         rule_changes=draw_rule_changes(seed, chaos_ns),
         compactions=draw_compactions(Random(f"tree compactions {seed}"), chaos_ns)
@@ -322,3 +332,17 @@ def _draw_floods(seed: int, chaos_ns: int) -> tuple[tuple[int, FloodWork], ...]:
     shares = (1 - END_SHARE - ANEW_SHARE, END_SHARE, ANEW_SHARE)
     kinds = random.choices(tuple(FloodWork), shares, k=count)
     return tuple(zip(times, kinds, strict=True))
+
+
+def _with_crowds(
+    seed: int, work: tuple[tuple[int, Work, int], ...], endpoints: int
+) -> tuple[tuple[int, Work, int], ...]:
+    """Add requests for all that another publishes, from a separate random source."""
+    if seed % CROWD_SEEDS != CROWD_REST:
+        return work
+    random = Random(f"tree crowds {seed}")
+    more = [
+        (random.randint(*CROWDS_NS), Work.SUBSCRIBE_ALL, random.randrange(endpoints))
+        for _ in range(random.randint(*CROWDS))
+    ]
+    return tuple(sorted([*work, *more], key=lambda piece: piece[0]))

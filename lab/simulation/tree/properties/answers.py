@@ -10,18 +10,21 @@ from gridstat.net.command.endpoint_messages import (
     DoneOutcome,
     GrantedOutcome,
     PublishedOutcome,
+    RefusedOutcome,
+    Subscribe,
     Unsubscribe,
 )
 from gridstat.net.command.frames import decode_outcomes
 from lab.simulation.modes import check_answer
-from lab.simulation.properties.answers import DURABLE, INSTALLED
+from lab.simulation.properties.answers import DURABLE, INSTALLED, check_apart
+from lab.simulation.tree.properties.refusals import check_refused
 from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
 
 if TYPE_CHECKING:
     from gridstat.broker.capacity.negotiation import Quality
     from gridstat.model.status import StatusVariable
-    from gridstat.net.command.endpoint_messages import GrantedPath, Outcome
+    from gridstat.net.command.endpoint_messages import EndPointCommand, GrantedPath, Outcome
     from lab.simulation.application import Asked
     from lab.simulation.endpoint_node import EndPointNode
     from lab.simulation.journal import Facts
@@ -45,6 +48,7 @@ class TreeAnswers:
         facts = self._grid.brokers[cloud].journal.facts
         for outcome in outcomes:
             if isinstance(outcome, GrantedOutcome):
+                check_apart(outcome)
                 if outcome.subscription_id not in facts.subscribed:
                     raise PropertyBroken(
                         DURABLE, f"{node.name} was granted {cloud}#{outcome.subscription_id}"
@@ -58,6 +62,7 @@ class TreeAnswers:
             ):
                 raise PropertyBroken(DURABLE, f"{node.name} publishes {outcome.variable.name}")
         command = asked.command
+        self._check_refusals(node, command, outcomes)
         if isinstance(command, Unsubscribe):
             for number, outcome in zip(command.subscription_ids, outcomes, strict=False):
                 if isinstance(outcome, DoneOutcome) and number not in facts.ended:
@@ -67,6 +72,14 @@ class TreeAnswers:
                 self._changed(facts, node, command)
             else:
                 self._forget(node, asked)
+
+    def _check_refusals(
+        self, node: EndPointNode, command: EndPointCommand, outcomes: tuple[Outcome, ...]
+    ) -> None:
+        if isinstance(command, Subscribe):
+            for wanted, outcome in zip(command.subscriptions, outcomes, strict=False):
+                if isinstance(outcome, RefusedOutcome):
+                    check_refused(self._grid, node.name, wanted, outcome)
 
     def _forget(self, node: EndPointNode, asked: Asked) -> None:
         """Forget the granted quality after a failed change, since the request may be repeated."""

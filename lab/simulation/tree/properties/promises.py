@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lab.simulation.tree.properties.ways import ways_between
-from lab.simulation.tree.shapes import DRAWN
+from lab.simulation.tree.shapes import BRAID, DRAWN
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
@@ -140,9 +140,13 @@ def _is_free(grid: TreeGrid, found: Between) -> bool:
     channel back to another; brokers know no more of a child than its abstract links, and miss such
     ways.
     """
-    if grid.swarm.outline.tree in DRAWN:
-        return False
-    return grid.swarm.outline.room == "ample" and not _has_tight_latency(found.desired)
+    return is_roomy(grid) and not has_tight_latency(found.desired)
+
+
+def is_roomy(grid: TreeGrid) -> bool:
+    """Return whether there is room for all contracts, on all ways that the wires have."""
+    outline = grid.swarm.outline
+    return outline.tree not in {*DRAWN, BRAID} and outline.room == "ample"
 
 
 # What is still in progress.
@@ -200,22 +204,26 @@ def _wanted(found: Between, cut: list[bool], again: Quality) -> int:
 
 
 def _free_ways(grid: TreeGrid, found: Between) -> int:
+    return free_ways(grid, found.granted.owner, found.name, found.subscriber)
+
+
+def free_ways(grid: TreeGrid, owner: str, name: str, subscriber: str) -> int:
     """Count ways over channels without contracts of tight latency, since load might delay those."""
     relied_on: set[Channel] = set()
     for other in contracts_between(grid):
-        if _has_tight_latency(other.quality):
+        if has_tight_latency(other.quality):
             relied_on.update(
                 channel for path in other.granted.paths for channel in channels_of(path)
             )
     for cloud, leaf in grid.leaves().items():
         for subscription in leaf.registry.subscriptions.values():
             record = subscription.record
-            if not record.contract and _has_tight_latency(record.granted):
+            if not record.contract and has_tight_latency(record.granted):
                 relied_on.update((cloud, one) for path in record.paths for one in path.channel_ids)
-    return _ways(grid, found, frozenset(relied_on))
+    return ways_between(grid, owner, name, subscriber, frozenset(relied_on))
 
 
-def _has_tight_latency(quality: Quality) -> bool:
+def has_tight_latency(quality: Quality) -> bool:
     return any(qos.latency_us < ROOMY_US for qos in quality.values())
 
 

@@ -26,7 +26,7 @@ def test_serving_channels_are_those_that_serve_after_any_claims(
             resources.give_back([held.pop(taken % len(held))])
         else:
             routers, channel_ids = PATHS[path]
-            held.append(Claim(variable(1, 30), routers, channel_ids, EVERYS[taken], "s"))
+            held.append(Claim(variable(1, 30), routers, channel_ids, EVERYS[taken], ("s",)))
             resources.take(held[-1:])
         everys = EVERYS[asked]
         serving = {number for number in (1, 3) if resources.channel(number).serves(1, everys)}

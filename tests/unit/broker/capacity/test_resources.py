@@ -20,7 +20,7 @@ from tests.unit.broker.clouds import DIAMOND, LINE, ask, cloud, grant, numbers, 
 def claim(number: int, everys: dict[int, int], *, hertz: int = 30, phase_ns: int = 0) -> Claim:
     """A variable from a over b to c of the line, for a subscriber of its own."""
     taken = variable(number, hertz, phase_ns=phase_ns)
-    return Claim(taken, ("a", "b", "c"), (1, 3), everys, f"s{number}")
+    return Claim(taken, ("a", "b", "c"), (1, 3), everys, (f"s{number}",))
 
 
 @pytest.mark.feature("S0-4")

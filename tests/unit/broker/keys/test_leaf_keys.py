@@ -11,8 +11,10 @@ from gridstat.broker.settings import BrokerSettings
 from gridstat.model.errors import SecurityNotSatisfiable
 from gridstat.model.keys.key_settings import KeySettings
 from gridstat.model.qos import QosRequest
-from gridstat.net.command.machine import Send
+from gridstat.net.command.machine import Connected, Received, Send
+from gridstat.net.command.operator_messages import RemoveChannel
 from gridstat.net.command.router_messages import ChannelSeed
+from gridstat.net.command.session_messages import Hello
 from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, ring, subscribe
 
@@ -84,6 +86,21 @@ def test_a_router_without_a_session_makes_a_seed_overdue() -> None:
     cloud.advance(60 * 10**9)
     assert "c1/e0→c1/i0" in survey(cloud)["overdue"]  # type: ignore[operator]
     assert any(note.word == "seed_overdue" and note.is_warning for note in cloud.notes)
+
+
+def test_the_time_of_a_seed_comes_while_the_removal_of_its_channel_is_written() -> None:
+    """The seed has no channel then: once the broker failed, and with it all other seeds."""
+    cloud = Conversation(settings=QUICK).start()
+    channel = cloud.channels_given[0]
+    removal = RemoveChannel(
+        request_id=6, from_router=channel.from_router, to_router=channel.to_router
+    )
+    cloud.is_journal_held = True
+    cloud.tell(Connected("operator/alice", Hello(role="operator", name="alice", instance="a")))
+    cloud.tell(Received("operator/alice", removal))
+    cloud.advance(60 * 10**9)
+    others = [each.channel_id for each in cloud.channels_given[1:]]
+    assert all(len(seeds(cloud, number)[0]) > 1 for number in others)
 
 
 def test_no_seed_is_in_the_journal_or_in_a_text() -> None:
