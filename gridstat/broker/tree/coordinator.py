@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.capacity.admission import Limit
 from gridstat.broker.capacity.allocation import everys
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.deadlines import Deadlines
@@ -70,6 +71,8 @@ RESERVE_TIMER: Final = "reserve"
 PARKED_TIMER: Final = "parked"
 SEARCHES_MAX: Final = 128
 EXCLUDED_AT_ONCE: Final = 4
+_LIMITS_OF_ROOM: Final = frozenset({Limit.CHANNEL.name, Limit.ROUTER.name})
+"""Limits at which room is lacking, which other contracts may give."""
 UNSEALED_MAX: Final = 8
 """Number of channels without sealing that a refusal names."""
 
@@ -114,6 +117,7 @@ class Coordinator:
     def begin(self, transaction: Transaction) -> None:
         within_ns = self._context.settings.reserve_within_ns * self._context.state.families.height
         transaction.deadline_ns = self._context.now_ns + within_ns
+        transaction.room.until_ns = self._context.now_ns + within_ns // 2
         self._open[transaction.key] = transaction
         self._newest[transaction.key[0]] = transaction.key[1]
         self._due.add(transaction.deadline_ns, transaction.key)
@@ -194,6 +198,8 @@ class Coordinator:
         assert transaction.division is not None
         part = transaction.division.parts[child]
         self._mark_answered(transaction, child)
+        transaction.room.is_short |= message.limit in _LIMITS_OF_ROOM
+        transaction.room.is_being_made |= message.is_making_room and self._may_wait(transaction)
         others = [found for found in transaction.children() if found != child]
         self._refused(transaction, part, message.refused, others)
 
@@ -262,6 +268,9 @@ class Coordinator:
             # A child has joined or left recently, and may yet report the missing path.
             self._park(transaction)
             return
+        if transaction.room.is_being_made and transaction.purpose is not Purpose.SEGMENT:
+            self._park(transaction)
+            return
         while self._is_uncounted(transaction) and transaction.count_paths():
             if self._begin_round(transaction):
                 return
@@ -288,6 +297,11 @@ class Coordinator:
                 self._reserve(transaction, division)
                 return True
         return False
+
+    def _may_wait(self, transaction: Transaction) -> bool:
+        """Return whether to wait for others to be lowered; a segment's parent waits for it."""
+        is_segment = transaction.purpose is Purpose.SEGMENT
+        return is_segment or self._context.now_ns < transaction.room.until_ns
 
     @staticmethod
     def _is_uncounted(transaction: Transaction) -> bool:
@@ -369,6 +383,7 @@ class Coordinator:
             return division
         channels.uncharge(*charge)
         self._remember(transaction, refused(broken[0].refusal()))
+        transaction.room.is_short |= any(each.limit.name in _LIMITS_OF_ROOM for each in broken)
         full = {obstacle.element for obstacle in broken}
         uses = self._uses([number for number in numbers if number in full])
         transaction.untried.appendleft(excluded | set(uses))
@@ -451,6 +466,9 @@ class Coordinator:
             is_sealed=transaction.is_sealed,
             charged_to=transaction.payers,
             is_kept=transaction.is_kept,
+            may_lower=transaction.room.may_lower,
+            every_worst=transaction.room.every_worst,
+            lowered_for=transaction.room.lowered_for,
         )
 
     def _complete(self, transaction: Transaction) -> None:
