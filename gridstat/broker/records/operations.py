@@ -146,9 +146,9 @@ class Subscribed(Durable, frozen=True):
     `reader` is the end-point of another cloud that a segment is for, as far as it was told.
     `charged_to` are the identities whose shares it uses; empty: the subscriber's alone.
     `lowered_for` is the contract for which the broker last lowered its rate, until it is raised.
-    Of a segment, `every_worst` is the worst divisor that the contract's subscriber has agreed to (0
-    if it takes part in no split), and `lowered_for_contract` the contract, as brokers above clouds
-    name it, for which the owner has lowered it.
+    `lowered_for_contract` names it instead if it leads through several clouds, and always where
+    the owner of a segment's contract has lowered it. `every_worst` is the worst divisor that the
+    subscriber of a segment has agreed to, 0 if it takes part in no split.
     """
 
     subscription_id: int

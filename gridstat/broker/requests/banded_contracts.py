@@ -208,7 +208,7 @@ class BandedContracts:
             reservations.release(request.subscription_id)
             reservations.allocator.revert_adjusted(room.lowered)
             return SegmentAnswer(answer)
-        self._lower(room, applied, operations)
+        self._lower(room, applied, operations, contract=message.contract)
         return SegmentAnswer(room.contract)
 
     def _may_wait(self, key: tuple[str, int]) -> bool:
@@ -276,10 +276,14 @@ class BandedContracts:
             return False
         return all(tables[name].is_connected for name in routers_of((found.record,)))
 
-    def _lower(self, room: Room, applied: Applied, operations: list[Operation]) -> None:
+    def _lower(
+        self, room: Room, applied: Applied, operations: list[Operation], *, contract: str = ""
+    ) -> None:
+        """Lower contracts for one of this cloud, or for a segment of `contract`."""
         self._note_below(room.contract)
         number = room.contract.subscription_id
-        self._adjust(room.lowered, applied, operations, lowered_for=number)
+        cause = (0, contract) if contract else (number, "")
+        self._adjust(room.lowered, applied, operations, cause=cause)
         if room.lowered:
             self._context.note("contracts_lowered", count=len(room.lowered), room_for=number)
 
@@ -386,14 +390,23 @@ class BandedContracts:
         applied: Applied,
         operations: list[Operation],
         *,
-        lowered_for: int = 0,
+        cause: tuple[int, str] | None = None,
     ) -> None:
-        """Apply rates that the allocator holds already, and follow them once they are durable."""
+        """Apply rates that the allocator holds already, and follow them once they are durable.
+
+        `cause` is the contract of this cloud, or else the one between clouds, for which they are
+        lowered.
+        """
         for each in adjusted:
             number = each.after.subscription_id
             old = self._context.registry.subscriptions[number].record
-            cause = lowered_for or old.lowered_for if _is_below(each.after) else 0
-            new = structs.replace(renewed(old, each.after), lowered_for=cause)
+            number_for, contract_for = cause or (old.lowered_for, old.lowered_for_contract)
+            is_below = _is_below(each.after)
+            new = structs.replace(
+                renewed(old, each.after),
+                lowered_for=number_for if is_below else 0,
+                lowered_for_contract=contract_for if is_below else "",
+            )
             operations.append(Moved(subscription=new, until_retired=True, in_place=True))
             self._context.effects.apply(operations[-1], applied)
             applied.tables.append(partial(self._follow, old, new))

@@ -12,7 +12,7 @@ round of the `Reserve`, so an answer to an earlier round is recognised and ignor
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.broker.capacity.admission import Limit
 from gridstat.broker.capacity.allocation import everys
@@ -43,6 +43,7 @@ from gridstat.broker.tree.path_refusals import (
     unconfirmed,
     unsealed,
 )
+from gridstat.broker.tree.scope_room import ScopeRoom
 from gridstat.broker.tree.scope_shares import Charge
 from gridstat.broker.tree.transaction import Purpose, TransactionState
 from gridstat.broker.tree.tree_operations import body_of
@@ -58,6 +59,7 @@ from gridstat.net.command.segment_messages import Reserve
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from gridstat.broker.capacity.admission import Obstacle
     from gridstat.broker.tree.latency_shares import Division, Part
     from gridstat.broker.tree.membership import Membership
     from gridstat.broker.tree.path_planner import PathPlanner, Use
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.transaction import Transaction
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.net.command.endpoint_messages import RefusedOutcome
-    from gridstat.net.command.segment_messages import NotReserved, Reserved
+    from gridstat.net.command.segment_messages import LowerContract, NotReserved, Reserved
 
 RESERVE_TIMER: Final = "reserve"
 PARKED_TIMER: Final = "parked"
@@ -77,6 +79,12 @@ UNSEALED_MAX: Final = 8
 """Number of channels without sealing that a refusal names."""
 
 
+class RoomListener(Protocol):
+    """Notified of contracts to be lowered, so that a plan has room on channels of this broker."""
+
+    def contract_in_the_way(self, wish: LowerContract) -> None: ...
+
+
 class Coordinator:
     """Owner of the open transactions: those in PLANNING, RESERVING or PARKED."""
 
@@ -86,8 +94,11 @@ class Coordinator:
         planner: PathPlanner,
         releases: SegmentReleases,
         membership: Membership,
+        listener: RoomListener,
     ) -> None:
         self._context = context
+        self._room = ScopeRoom(context)
+        self._listener = listener
         self._planner = planner
         self._releases = releases
         self._membership = membership
@@ -268,6 +279,7 @@ class Coordinator:
             # A child has joined or left recently, and may yet report the missing path.
             self._park(transaction)
             return
+        self._send_wishes(transaction)
         if transaction.room.is_being_made and transaction.purpose is not Purpose.SEGMENT:
             self._park(transaction)
             return
@@ -297,6 +309,11 @@ class Coordinator:
                 self._reserve(transaction, division)
                 return True
         return False
+
+    def _send_wishes(self, transaction: Transaction) -> None:
+        wishes, transaction.room.wishes = transaction.room.wishes, {}
+        for wish in wishes.values():
+            self._listener.contract_in_the_way(wish)
 
     def _may_wait(self, transaction: Transaction) -> bool:
         """Return whether to wait for others to be lowered; a segment's parent waits for it."""
@@ -381,6 +398,7 @@ class Coordinator:
         if not broken:
             transaction.charged = quality
             return division
+        self._ask_room(transaction, numbers, broken)
         channels.uncharge(*charge)
         self._remember(transaction, refused(broken[0].refusal()))
         transaction.room.is_short |= any(each.limit.name in _LIMITS_OF_ROOM for each in broken)
@@ -388,6 +406,18 @@ class Coordinator:
         uses = self._uses([number for number in numbers if number in full])
         transaction.untried.appendleft(excluded | set(uses))
         return None
+
+    def _ask_room(
+        self, transaction: Transaction, numbers: list[int], broken: list[Obstacle]
+    ) -> None:
+        """Note whom a split lowers for a charged plan that only lacks room on own channels."""
+        is_room = all(obstacle.limit is Limit.CHANNEL for obstacle in broken)
+        if not (is_room and transaction.room.may_lower and self._may_wait(transaction)):
+            return
+        wishes = self._room.wishes(transaction, numbers)
+        if wishes is not None:
+            transaction.room.is_being_made = True
+            transaction.room.wishes.update({wish.contract: wish for wish in wishes})
 
     def _beside(self, transaction: Transaction) -> list[Charge]:
         """Return what the other generations of the contract are charged with."""

@@ -158,7 +158,7 @@ class OwnedContracts:
             child_messages={
                 AskContract: FromChild(self.request, self._is_of_child),
                 EndContract: FromChild(self.end, self._is_of_child),
-                LowerContract: FromChild(self.lower, self._is_held_by),
+                LowerContract: FromChild(self._lower_for_child, self._is_held_by),
             },
             parent_messages={
                 ContractGranted: self.forward_down,
@@ -464,12 +464,15 @@ class OwnedContracts:
 
     # Lowering.
 
-    def lower(self, child: str, message: LowerContract) -> None:
-        """Lower a contract within its band, since a child needs room; or ask the owner above.
-
-        A contract that is being changed, or is broken, is left alone: the child asks again.
-        """
+    def _lower_for_child(self, child: str, message: LowerContract) -> None:
         del child
+        self.lower(message)
+
+    def lower(self, message: LowerContract) -> None:
+        """Lower a contract within its band, since another needs room; or ask the owner above.
+
+        A contract that is being changed, or is broken, is left alone: who needs room asks again.
+        """
         holdings = self._context.state.holdings
         held = holdings.find(message.contract, message.generation)
         if held is None or holdings.stage(held) is not Stage.COMMITTED:

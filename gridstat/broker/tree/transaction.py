@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.segment_messages import (
         AskContract,
+        LowerContract,
         Payer,
         Reserve,
         Reserved,
@@ -125,6 +126,7 @@ class RoomByBands:
         "may_lower",
         "priority",
         "until_ns",
+        "wishes",
     )
 
     def __init__(self, *, may_ask: bool) -> None:
@@ -144,6 +146,8 @@ class RoomByBands:
         """Contract for which this one is being lowered within its band, or still is lowered."""
         self.priority = 0
         """Priority of that contract, if this one is being lowered."""
+        self.wishes: dict[str, LowerContract] = {}
+        """Contracts to be lowered for the room on channels of this broker."""
 
     @property
     def is_wanted(self) -> bool:

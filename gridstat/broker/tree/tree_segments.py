@@ -221,6 +221,7 @@ class TreeSegments:
             is_sealed=transaction.is_sealed,
             charged_to=transaction.payers,
             lowered_for=transaction.room.lowered_for,
+            every_worst=transaction.room.every_worst,
         )
         holding = holding_with(key, transaction.children(), body)
         self._coordinator.hand_over(transaction)
