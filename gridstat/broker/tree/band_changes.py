@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.broker.capacity.band_planning import every_of
 from gridstat.broker.capacity.negotiation import band_of, differences
+from gridstat.broker.tree.tree_operations import body_of
 from gridstat.model.errors import IntervalNotSatisfiable
 from gridstat.model.qos import BASELINE_MODE
 from gridstat.model.sparse_law import carried_every
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gridstat.broker.capacity.negotiation import Quality
     from gridstat.broker.tree.transaction import Transaction
     from gridstat.broker.tree.tree_context import TreeContext
-    from gridstat.broker.tree.tree_operations import HoldingBody
+    from gridstat.broker.tree.tree_operations import Holding, HoldingBody
     from gridstat.model.qos import ModalQos
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.segment_messages import LowerContract
@@ -78,12 +81,14 @@ def raise_from(transaction: Transaction, body: HoldingBody) -> bool:
     """Restrict a transaction to the rates above the granted one, best first, at divisors of it.
 
     Such a rate carries all slots of the granted one, so the present generation needs no room of its
-    own beside the next.
+    own beside the next. Contracts of lower priorities, and equals that have more, are lowered for
+    it as for a new one.
     """
     assert body.promised is not None
     best, present = every_of(body.promised), every_of(body.granted)
     transaction.promised = body.promised
     transaction.room.lowered_for = body.lowered_for
+    transaction.room.may_ask = True
     transaction.qualities = [
         _at_every(body.granted, every)
         for every in range(best, present)
@@ -127,7 +132,22 @@ class BandHolds:
         held = self._holds.get(contract)
         return held is None or self._context.now_ns >= held.lowered_ns + held.hold_ns
 
-    def lowered(self, contract: str) -> None:
+    def note(self, holding: Holding, generations: Iterable[Holding]) -> None:
+        """Note whether a new generation lowers or raises a contract beside the one before."""
+        older = [
+            found
+            for found in generations
+            if found.is_owned and found.generation < holding.generation
+        ]
+        if not older:
+            return
+        before, after = body_of(older[-1]), body_of(holding)
+        if after.lowered_for and every_of(after.granted) > every_of(before.granted):
+            self._lowered(holding.contract)
+        elif before.lowered_for and holding.contract in self._holds:
+            self._holds[holding.contract].was_raised = True
+
+    def _lowered(self, contract: str) -> None:
         """Begin the hold-down of a lowered contract."""
         self._forget_old()
         settings, held = self._context.settings, self._holds.get(contract)
@@ -135,11 +155,6 @@ class BandHolds:
         if held is not None and held.was_raised:
             hold_ns = min(2 * hold_ns, settings.raise_after_ns_max)
         self._holds[contract] = _Hold(self._context.now_ns, hold_ns)
-
-    def raised(self, contract: str) -> None:
-        held = self._holds.get(contract)
-        if held is not None:
-            held.was_raised = True
 
     def _forget_old(self) -> None:
         now_ns = self._context.now_ns

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 from msgspec import structs
 
-from gridstat.broker.capacity.band_planning import every_of
 from gridstat.broker.capacity.charges import check_rate
 from gridstat.broker.capacity.negotiation import band_of, replay_band
 from gridstat.broker.requests.outcomes import refused
@@ -406,7 +405,7 @@ class OwnedContracts:
         self._close(request, refused(StorageFailed(f"nothing was granted: {reason}")))
 
     def _decided(self, contract: str, holding: Holding) -> None:
-        self._note_rate(contract, holding)
+        self.holds.note(holding, self._context.state.holdings.of(contract))
         if self._context.state.holdings.current(contract) == holding:
             self._grant(holding)
         self._requests.pop(contract, None)
@@ -414,21 +413,6 @@ class OwnedContracts:
         self._listener.contract_settled(contract)
         self._listener.contract_decided(holding)
         self._take_next(contract)
-
-    def _note_rate(self, contract: str, holding: Holding) -> None:
-        """Note that a contract was lowered or raised, for the hold-down of the next raise."""
-        held = [
-            found
-            for found in self._context.state.holdings.of(contract)
-            if found.is_owned and found.generation < holding.generation
-        ]
-        if not held:
-            return
-        before, after = body_of(held[-1]), body_of(holding)
-        if after.lowered_for and every_of(after.granted) > every_of(before.granted):
-            self.holds.lowered(contract)
-        elif before.lowered_for:
-            self.holds.raised(contract)
 
     def _grant(self, holding: Holding) -> None:
         """Commit a holding at its children, grant it, and release the generations before it."""

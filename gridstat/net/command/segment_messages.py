@@ -12,6 +12,7 @@ segments of its children.
   parent -> child:                Reserve, Commit, Release
   child -> parent:                Reserved, NotReserved, SegmentUp, Released,
                                   SegmentBroken, SegmentRestored, SegmentsHeld
+  child -> parent, up to owner:   LowerContract
 
 A segment at a child:
 

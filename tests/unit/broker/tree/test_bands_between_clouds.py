@@ -266,6 +266,18 @@ def test_who_comes_and_goes_moves_others_ever_more_rarely() -> None:
     assert changes[19] - changes[9] <= changes[9]
 
 
+def test_a_contract_is_raised_before_those_of_lower_priority() -> None:
+    family = two_clouds(62)
+    ask(family, DESK, 0)
+    urgent = ask(family, NEAR, 1, URGENT)
+    assert isinstance(urgent, GrantedOutcome)
+    end(family, NEAR, urgent)
+    assert isinstance(ask(family, NEAR, 2, replace(WIDE, priority=6)), GrantedOutcome)
+    assert everys(family)["v0"] == 2
+    rest(family, for_ns=6 * HOLD_NS)
+    assert everys(family) == {"v0": 1, "v2": 30}
+
+
 def test_a_killed_owner_raises_later_what_it_has_lowered() -> None:
     family = two_clouds()
     ask(family, DESK, 0)
