@@ -228,7 +228,7 @@ class BandedContracts:
         """
         if self._context.settings.bands.policy is BandPolicy.FIRST_COME:
             return False
-        if rates_of(request) is None or not self._owners.has_any():
+        if not self._context.registry.tree.segments or rates_of(request) is None:
             return False
         answer = self._context.reservations.allocate(request)
         if isinstance(answer, Allocation):

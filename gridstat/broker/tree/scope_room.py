@@ -130,8 +130,11 @@ class ScopeRoom:
             for key in used:
                 own.setdefault(key, []).append(every_of_any(body))
             uses.append(used)
-        free = {number: -accounts[number].carriage.shortfall() for number in short}
-        index, carriages = {}, []
+        free: dict[int | str, Fraction] = {
+            number: -accounts[number].carriage.shortfall() for number in short
+        }
+        index: dict[tuple[int, int], int] = {}
+        carriages: list[Carriage] = []
         for key, everys in own.items():
             stream = accounts[key[0]].carriage.streams[key[1]]
             fixed = list(stream.counts.every_one(BASELINE_MODE))
