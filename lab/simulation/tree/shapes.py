@@ -44,7 +44,7 @@ BANDWIDTHS: Final = {"ample": (0, 400_000), "tight": (12_000, 24_000), "scarce":
 BORDER_BANDWIDTHS: Final = {
     "ample": BANDWIDTHS["ample"],
     "tight": (3_000, 12_000),
-    "scarce": (6_000,),
+    "scarce": (4_000,),
 }
 """Bandwidths between clouds: in a tight tree one variable fits, and not always two."""
 EVENTS_PER_S: Final = {"ample": (1_000_000,), "tight": (800, 5_000), "scarce": (5_000,)}

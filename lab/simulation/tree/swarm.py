@@ -104,7 +104,7 @@ PATHS_CUT_NS_MIN: Final = 1_200 * NS_PER_MS
 CROWDED_SEEDS: Final = 9
 CROWDED_REST: Final = 4
 """Remainder of the seeds, one in nine, in which many ask for narrow channels, with bands."""
-CROWD: Final = 30
+CROWD: Final = 60
 CROWDED_RAISE_NS: Final = NS_PER_S
 LEFT_CUT_SEEDS: Final = 7
 LEFT_CUT_REST: Final = 5
