@@ -67,6 +67,7 @@ from gridstat.broker.routers.routers_capability import routers_capability
 from gridstat.broker.routers.row_refusals import RowRefusals
 from gridstat.broker.segments.parent_dispatcher import ParentDispatcher
 from gridstat.broker.segments.parent_session import ParentSession
+from gridstat.broker.segments.room_requests import RoomRequests
 from gridstat.broker.tables.channel_plan import ChannelPlan
 from gridstat.broker.tables.router_tables import RouterTables
 from gridstat.model.cloud import is_legal
@@ -157,9 +158,14 @@ class LeafBroker:
         self._grants = PendingGrants(
             context, self._requests, notices, self._contract_notices, self._moves, replacement
         )
+        session = ParentSession(context)
+        self._bands = BandedContracts(
+            context, self._moves, notices, self._contract_notices, RoomRequests(context, session)
+        )
         self._tree = ParentDispatcher(
             context,
-            ParentSession(context),
+            session,
+            self._bands,
             self._health,
             self._requests,
             self._grants,
@@ -183,7 +189,6 @@ class LeafBroker:
         context = self._context
         surveyor = Surveyor(context, self._router_sessions, self._health, channel_plan)
         self._operator_commands = OperatorCommands(context, surveyor, self._health)
-        self._bands = BandedContracts(context, self._moves, notices, self._contract_notices)
         self._subscriptions = Subscriptions(
             context, self._requests, self._grants, self._tree.contracts, self._bands
         )

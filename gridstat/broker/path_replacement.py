@@ -96,6 +96,7 @@ class PathReplacement:
             entries=found.record.entries,
             exits=found.record.exits,
             charged_to=found.record.charged_to,
+            every_worst=found.record.every_worst,
         )
 
     def _crowded_path(self, record: Subscribed) -> tuple[int, set[str]] | None:

@@ -102,6 +102,7 @@ class Placement:
             entries=record.entries,
             exits=record.exits,
             charged_to=record.charged_to,
+            every_worst=record.every_worst,
         )
         if not request.sources or not request.targets:
             return None

@@ -161,6 +161,11 @@ class Swarm:
     """Times at which the broker compacts its journal."""
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether all ask for one path within a band, over narrow channels."""
+        return False
+
+    @property
     def paths_max(self) -> int:
         """Most paths that are asked for."""
         return REDUNDANCY_MAX if is_wide(self.seed) else 2

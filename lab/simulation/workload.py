@@ -43,6 +43,8 @@ LATENCY_BAND: Final = 8
 SEVERAL_SHARE: Final = 0.6
 MANY_PATHS_SHARE: Final = 0.04
 """Share of requests for as many paths as there may be, or one fewer; others take two, or one."""
+CROWDED_WORST: Final = 8
+"""Worst divisor where many share narrow channels."""
 MODAL_SHARE: Final = 0.25
 UNDEFINED_SHARE: Final = 0.05
 MODES_DEFINED_IN_ORDER: Final = tuple(sorted(MODES_DEFINED))
@@ -60,6 +62,8 @@ class Planned(Protocol):
     def work(self) -> tuple[tuple[int, Work, int], ...]: ...
     @property
     def paths_max(self) -> int: ...
+    @property
+    def is_crowded(self) -> bool: ...
 
 
 class Grid(Protocol):
@@ -235,6 +239,10 @@ class Workload:
     def _quality(self) -> ModalQos:
         """Draw a quality: mostly of the baseline, sometimes of several modes, rarely undefined."""
         world = self._world
+        if self._grid.swarm.is_crowded:
+            every, priority = world.between(1, 2), world.between(1, 6)
+            worst = CROWDED_WORST if world.chance(0.8) else None
+            return ModalQos({0: QosRequest(every=every, priority=priority, every_worst=worst)})
         modes = {0: self._quality_in_a_mode()}
         if world.chance(MODAL_SHARE):
             for mode in MODES_DEFINED_IN_ORDER:

@@ -41,6 +41,8 @@ class AllocationRequest(Struct, frozen=True):
     exits: Gates = ()
     charged_to: tuple[str, ...] = ()
     """Identities whose shares the contract uses; empty: the subscriber's alone."""
+    every_worst: int = 0
+    """Worst divisor of a segment's contract; its owner may lower it so far. 0: not at all."""
 
     @property
     def payers(self) -> tuple[str, ...]:
@@ -48,10 +50,14 @@ class AllocationRequest(Struct, frozen=True):
         return self.charged_to or ((self.subscriber,) if self.subscriber else ())
 
     @property
+    def is_segment(self) -> bool:
+        """Return whether this is the part of a contract that leads through several clouds."""
+        return bool(self.entries or self.exits)
+
+    @property
     def delay_us(self) -> int:
         """Return the variable's declared delay as latency; the owner charges it across clouds."""
-        is_segment = bool(self.entries or self.exits)
-        return 0 if is_segment else charged_delay_us(self.variable.delay_ms)
+        return 0 if self.is_segment else charged_delay_us(self.variable.delay_ms)
 
     def taken_by(self, path: FoundPath | AllocatedPath) -> tuple[str, ...]:
         """Return the names under which the last hop of a path is charged."""

@@ -31,6 +31,7 @@ from gridstat.broker.capacity.band_planning import (
     Rates,
     Room,
     at_every,
+    cap_of_equal,
     every_of,
     limited_elements,
     overloaded,
@@ -236,9 +237,11 @@ class Allocator:
     # Bands.
 
     def make_room(
-        self, request: AllocationRequest, may_lower: Callable[[int], bool]
+        self, request: AllocationRequest, may_lower: Callable[[int], bool], *, replaces: int = 0
     ) -> Room | None:
         """Grant a request beside contracts of its own or a lower priority that are lowered for it.
+
+        A segment, whose rate is given, lowers those of its own priority to this rate at most.
 
         They are lowered in place, within their bands, and their former claims are not charged
         beside: only so is there room. Return None, and change nothing, if that is not enough, or if
@@ -246,6 +249,8 @@ class Allocator:
         """
         old = self._contracts.get(request.subscription_id)
         trial = self._trial(request, old)
+        if (superseded := self._contracts.get(replaces)) is not None:
+            trial = structs.replace(trial, replaced=Replaced(superseded, is_held=True))
         if old is not None:
             trial = structs.replace(trial, replaced=Replaced(old, is_held=False))
             self._withdraw(old)
@@ -320,10 +325,12 @@ class Allocator:
             return None
         priority = _priority(plan.quality)
         members = [
-            structs.replace(each, rates=_below_present(each))
+            structs.replace(each, rates=self._below_present(each, request, priority))
             for each in self._members(elements, may_lower)
             if _priority(each.quality) >= priority
         ]
+        if request.is_segment:
+            rates = Rates(rates.best, rates.best)
         newcomer = Member(request, plan.quality, plan.paths, rates, is_new=True)
         found = split_of(self.resources, [*members, newcomer], elements)
         if found is None:
@@ -331,6 +338,13 @@ class Allocator:
         every = found.pop(request.subscription_id)
         quality = {mode: replace(qos, every=every) for mode, qos in plan.quality.items()}
         return self._grant_beside(trial, band, quality, found, broken[0].reason)
+
+    def _below_present(self, member: Member, request: AllocationRequest, priority: int) -> Rates:
+        if not request.is_segment or _priority(member.quality) > priority:
+            return _below_present(member)
+        rate = self.resources.stream_cost(request.variable).price.event_rate
+        own = self.resources.stream_cost(member.request.variable).price.event_rate
+        return cap_of_equal(member, own, request.qos.modes[BASELINE_MODE].every, rate)
 
     def _grant_beside(
         self, trial: Trial, band: Band, quality: Quality, found: Mapping[int, int], why: str

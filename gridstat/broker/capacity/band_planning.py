@@ -3,8 +3,10 @@
 `split_of` puts contracts and resources into the form of the law (`model/band_law.py`). It only
 proposes: the allocator applies the split and checks every limit with its exact accounts.
 
-Only simple contracts take part: one quality for all modes, inside this cloud, not replayed. The
-others are charged as they are.
+Only simple contracts take part: one quality for all modes, not replayed. The others are charged as
+they are. The segment of a contract between clouds takes part too: as a request it has one divisor,
+which its owner has chosen; as a held contract it has the band that its subscriber has agreed to,
+and its owner lowers it.
 """
 
 from __future__ import annotations
@@ -82,8 +84,9 @@ def rates_of(request: AllocationRequest) -> Rates | None:
     """Return the band of divisors of a simple request; None if it does not take part in splits."""
     if set(request.qos.modes) != {BASELINE_MODE} or request.variable.is_replay:
         return None
-    if request.entries or request.exits:
-        return None
+    if request.is_segment:
+        every = request.qos.modes[BASELINE_MODE].every
+        return Rates(every, max(every, request.every_worst))
     period = request.variable.period
     try:
         band = band_of(request.qos, period)
@@ -91,6 +94,13 @@ def rates_of(request: AllocationRequest) -> Rates | None:
         return None
     best = every_of(band.desired)
     return Rates(best, max(best, carried_every(every_of(band.worst), period)))
+
+
+def cap_of_equal(member: Member, events_per_s: Fraction, every: int, rate: Fraction) -> Rates:
+    """Return the band of a contract that gives way to an equal: to the rate of that one at most."""
+    own = every_of(member.quality)
+    worst = min(member.rates.worst, int(events_per_s * every / rate))
+    return Rates(own, max(own, worst))
 
 
 def short_elements(broken: Iterable[Obstacle]) -> set[Element] | None:

@@ -267,6 +267,7 @@ def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
         entries=record.entries,
         exits=record.exits,
         charged_to=record.charged_to,
+        every_worst=record.every_worst,
     )
     return Allocation(
         request=request,

@@ -92,9 +92,9 @@ class Reservations:
         return self.allocator.change(request, is_kept=is_kept)
 
     def make_room(
-        self, request: AllocationRequest, may_lower: Callable[[int], bool]
+        self, request: AllocationRequest, may_lower: Callable[[int], bool], *, replaces: int = 0
     ) -> Room | None:
-        return self.allocator.make_room(request, may_lower)
+        return self.allocator.make_room(request, may_lower, replaces=replaces)
 
     @property
     def shares(self) -> IdentityShares:

@@ -22,6 +22,8 @@ from gridstat.broker.operators.inter_cloud_survey import (
     segment_facts,
 )
 from gridstat.broker.operators.undefined_modes import UndefinedModes
+from gridstat.broker.records.parent_state import contract_name
+from gridstat.broker.segments.room_requests import cause_of
 from gridstat.model.channel_security import NONE
 from gridstat.model.errors import NoSuchVariable
 from gridstat.model.rate_law import NS_PER_S
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from gridstat.broker.routers.router_health import RouterHealth
     from gridstat.broker.routers.router_sessions import RouterSessions
     from gridstat.broker.tables.channel_plan import ChannelPlan
+    from gridstat.model.qos import ModalQos
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry
     from gridstat.net.command.router_messages import ReportCounters
@@ -162,7 +165,7 @@ class Surveyor:
         facts["state"] = self._state(found)
         facts["detection_ms"] = self._context.detection.on_paths(found.record.paths)
         facts["plain"] = self._plain_hops(found)
-        facts["band"] = band_facts(found.record, found.variable)
+        facts["band"] = band_facts(found.record.qos, found.variable)
         facts |= self._lowering_facts(found.record)
         if found.record.contract:
             facts["segment"] = segment_facts(found.record)
@@ -170,22 +173,38 @@ class Surveyor:
 
     def _lowering_facts(self, record: Subscribed) -> Facts:
         """Return for whom a contract was lowered, and which ones were lowered for it."""
-        live, number = self._context.registry.subscriptions, record.subscription_id
-        cause = live.get(record.lowered_for)
-        lowered = [each.record for each in live.values() if each.record.lowered_for == number]
+        registry = self._context.registry
+        cause = registry.subscriptions.get(record.lowered_for)
+        found: Facts | None = None
+        if record.lowered_for:
+            found = {"subscription_id": record.lowered_for}
+        if record.lowered_for_contract:
+            found = {"contract": record.lowered_for_contract}
         return {
-            "lowered_for": None
-            if not record.lowered_for
-            else {"subscription_id": record.lowered_for}
-            if cause is None
-            else _named(cause.record),
-            "lowered": [_named(each) for each in lowered[:LISTED_MAX]],
+            "lowered_for": found if cause is None else _named(cause.record),
+            "lowered": self._lowered_for(cause_of(registry.cloud, record), record.subscription_id),
         }
+
+    def _lowered_for(self, cause: str, number: int = 0) -> list[Facts]:
+        """Return the contracts, and segments, that were lowered for one; each contract once."""
+        live = [found.record for found in self._context.registry.subscriptions.values()]
+        lowered = {
+            each.contract or each.subscription_id: each
+            for each in live
+            if each.lowered_for_contract == cause or (number and each.lowered_for == number)
+        }
+        return [_named(each) for each in islice(lowered.values(), LISTED_MAX)]
 
     def _asked_explained(self, found: AskedContract) -> Facts:
         facts = asked_explained(self._context.registry, found, self._context.detection)
         modes = () if found.granted is None else found.granted.granted
         facts["degraded"] = [*facts.get("degraded", ()), *self.undefined_modes.remarks(modes)]
+        if found.granted is not None:
+            facts["band"] = band_facts(found.record.qos, found.granted.variable)
+            cause = found.granted.lowered_for
+            facts["lowered_for"] = {"contract": cause} if cause else None
+            cloud = self._context.registry.cloud
+            facts["lowered"] = self._lowered_for(contract_name(cloud, found.record.number))
         return facts | _with_ledger(found.ledger)
 
     def _plain_hops(self, found: Subscription) -> list[str]:
@@ -320,9 +339,9 @@ class Surveyor:
         }
 
 
-def band_facts(record: Subscribed, variable: StatusVariable) -> dict[int, list[int]]:
+def band_facts(qos: ModalQos, variable: StatusVariable) -> dict[int, list[int]]:
     """Return the desired divisor and the worst acceptable one of each mode that has a band."""
-    band = band_of(record.qos, variable.period)
+    band = band_of(qos, variable.period)
     return {
         mode: [qos.every, band.worst[mode].every]
         for mode, qos in sorted(band.desired.items())
@@ -332,10 +351,11 @@ def band_facts(record: Subscribed, variable: StatusVariable) -> dict[int, list[i
 
 def _named(record: Subscribed) -> Facts:
     """Return what identifies a contract for people."""
-    return {
+    contract = {"contract": record.contract} if record.contract else {}
+    return contract | {
         "subscription_id": record.subscription_id,
         "name": record.name,
-        "subscriber": record.subscriber,
+        "subscriber": record.subscriber or record.reader,
         "priority": min(qos.priority for qos in record.granted.values()),
         "every": min(qos.every for qos in record.granted.values()),
     }

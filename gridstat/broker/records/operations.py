@@ -146,6 +146,9 @@ class Subscribed(Durable, frozen=True):
     `reader` is the end-point of another cloud that a segment is for, as far as it was told.
     `charged_to` are the identities whose shares it uses; empty: the subscriber's alone.
     `lowered_for` is the contract for which the broker last lowered its rate, until it is raised.
+    `lowered_for_contract` names it instead if it leads through several clouds, and always where
+    the owner of a segment's contract has lowered it. `every_worst` is the worst divisor that the
+    subscriber of a segment has agreed to, 0 if it takes part in no split.
     """
 
     subscription_id: int
@@ -172,6 +175,8 @@ class Subscribed(Durable, frozen=True):
     reader: str = ""
     charged_to: tuple[str, ...] = ()
     lowered_for: int = 0
+    every_worst: int = 0
+    lowered_for_contract: str = ""
 
 
 class Moved(Durable, frozen=True):

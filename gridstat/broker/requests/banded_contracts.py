@@ -8,6 +8,10 @@ routers, the subscribers are notified, and the former rates end: make before bre
 If that is not enough, the policy allows it and an access rule lets the subscriber, contracts of
 lower priorities are ended, as few as suffice (`_to_end`). Their subscribers are notified.
 
+A segment of a contract between clouds is a request like any other, with one divisor. Segments that
+are held are lowered by the owners of their contracts, which are asked to
+(`segments/room_requests.py`); the request waits for them. Only contracts of this cloud are ended.
+
 A contract that is below its desired rate is listed in `_below`. BANDS_TIMER splits anew what these
 contracts use, whenever a contract has come or gone since. A contract that was lowered is raised
 after a hold-down, which doubles each time that it is lowered soon after it was raised.
@@ -20,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import structs
 
@@ -34,13 +38,14 @@ from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Moved, Unsubscribed
 from gridstat.broker.requests.subscriptions import renewed
 from gridstat.broker.routers.path_moves import routers_of
+from gridstat.broker.segments.room_requests import WAIT_NS_MAX, cause_text
 from gridstat.broker.unit_of_work import ignore_failure, no_op
 from gridstat.model.band_law import BandPolicy
 from gridstat.model.errors import Preempted
 from gridstat.net.command.endpoint_messages import Unpublished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from gridstat.broker.capacity.allocation import AllocationRequest
     from gridstat.broker.capacity.band_planning import Adjusted, Room
@@ -50,12 +55,21 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.contract_notices import ContractNotices
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.routers.path_moves import PathMoves
+    from gridstat.broker.segments.room_requests import RoomRequests
+    from gridstat.net.command.segment_messages import Reserve
 
 BANDS_TIMER: Final = "bands"
 PREEMPTED_MAX: Final = 256
 """Contracts that are examined for one request that may end others."""
 FLAPS_WITHIN: Final = 4
 """Hold-downs within which a contract that is lowered again counts as flapping."""
+
+
+class SegmentAnswer(NamedTuple):
+    """Answer to a request for a segment; with `is_making_room` owners are to lower others."""
+
+    answer: Allocation | Refusal
+    is_making_room: bool = False
 
 
 @dataclass(slots=True)
@@ -76,8 +90,12 @@ class BandedContracts:
         moves: PathMoves,
         notices: Notices,
         contract_notices: ContractNotices,
+        owners: RoomRequests,
     ) -> None:
         self._context = context
+        self._owners = owners
+        self._waiting: dict[tuple[str, int], int] = {}
+        """When each segment that waits for room began to wait."""
         self._notices = notices
         self._moves = moves
         self._contract_notices = contract_notices
@@ -158,6 +176,84 @@ class BandedContracts:
         self._lower(room, applied, operations)
         return room.contract
 
+    def allocate_segment(
+        self,
+        message: Reserve,
+        request: AllocationRequest,
+        is_usable: Callable[[Allocation], bool],
+        applied: Applied,
+        operations: list[Operation],
+    ) -> SegmentAnswer:
+        """Reserve a segment; with `may_lower` others are lowered, or their owners asked to.
+
+        `is_usable` judges paths that were found with room by bands; others are the caller's to
+        judge.
+        """
+        reservations = self._context.reservations
+        replaced = self._context.registry.tree.segment(message.contract, message.replaces)
+        answer = reservations.allocate(request, replaces=replaced, is_kept=message.is_kept)
+        is_first_come = self._context.settings.bands.policy is BandPolicy.FIRST_COME
+        if isinstance(answer, Allocation) or not message.may_lower or is_first_come:
+            return SegmentAnswer(answer)
+        if rates_of(request) is None:
+            return SegmentAnswer(answer)
+        if self._may_wait((message.contract, message.generation)) and self._ask_owners(
+            request, message.contract, replaced
+        ):
+            return SegmentAnswer(answer, is_making_room=True)
+        room = reservations.make_room(request, self._may_change, replaces=replaced)
+        if room is None:
+            return SegmentAnswer(answer)
+        if not is_usable(room.contract):
+            reservations.release(request.subscription_id)
+            reservations.allocator.revert_adjusted(room.lowered)
+            return SegmentAnswer(answer)
+        self._lower(room, applied, operations, contract=message.contract)
+        return SegmentAnswer(room.contract)
+
+    def _may_wait(self, key: tuple[str, int]) -> bool:
+        """Return whether a segment that its parent requests again and again may still wait."""
+        now_ns = self._context.now_ns
+        self._waiting = {
+            known: began_ns
+            for known, began_ns in self._waiting.items()
+            if now_ns < began_ns + 2 * WAIT_NS_MAX
+        }
+        return now_ns < self._waiting.setdefault(key, now_ns) + WAIT_NS_MAX
+
+    def wants_room(self, request: AllocationRequest) -> bool:
+        """Return whether a request should wait for owners, which have been asked to lower others.
+
+        Nothing is reserved.
+        """
+        if self._context.settings.bands.policy is BandPolicy.FIRST_COME:
+            return False
+        if not self._context.registry.tree.segments or rates_of(request) is None:
+            return False
+        answer = self._context.reservations.allocate(request)
+        if isinstance(answer, Allocation):
+            self._context.reservations.release(request.subscription_id)
+        if not self._may_improve(request, answer):
+            return False
+        cause = cause_text(self._context.registry.cloud, request.subscriber, request.variable.name)
+        return self._ask_owners(request, cause, 0)
+
+    def _ask_owners(self, request: AllocationRequest, cause: str, replaced: int) -> bool:
+        """Ask owners to lower the segments that a split lowers; return whether it lowers any."""
+        if not self._owners.has_any():
+            return False
+        reservations = self._context.reservations
+        room = reservations.make_room(request, self._may_change_or_ask, replaces=replaced)
+        if room is None:
+            return False
+        reservations.release(request.subscription_id)
+        reservations.allocator.revert_adjusted(room.lowered)
+        segments = [each for each in room.lowered if each.before.request.is_segment]
+        return bool(segments) and self._owners.ask(segments, cause, best_priority(request.qos))
+
+    def _may_change_or_ask(self, number: int) -> bool:
+        return self._may_change(number) or self._owners.may_ask(number)
+
     def _may_improve(self, request: AllocationRequest, answer: Allocation | Refusal) -> bool:
         """Return whether bands might give a request more than it has got."""
         if self._context.settings.bands.policy is BandPolicy.FIRST_COME:
@@ -180,10 +276,14 @@ class BandedContracts:
             return False
         return all(tables[name].is_connected for name in routers_of((found.record,)))
 
-    def _lower(self, room: Room, applied: Applied, operations: list[Operation]) -> None:
+    def _lower(
+        self, room: Room, applied: Applied, operations: list[Operation], *, contract: str = ""
+    ) -> None:
+        """Lower contracts for one of this cloud, or for a segment of `contract`."""
         self._note_below(room.contract)
         number = room.contract.subscription_id
-        self._adjust(room.lowered, applied, operations, lowered_for=number)
+        cause = (0, contract) if contract else (number, "")
+        self._adjust(room.lowered, applied, operations, cause=cause)
         if room.lowered:
             self._context.note("contracts_lowered", count=len(room.lowered), room_for=number)
 
@@ -290,14 +390,23 @@ class BandedContracts:
         applied: Applied,
         operations: list[Operation],
         *,
-        lowered_for: int = 0,
+        cause: tuple[int, str] | None = None,
     ) -> None:
-        """Apply rates that the allocator holds already, and follow them once they are durable."""
+        """Apply rates that the allocator holds already, and follow them once they are durable.
+
+        `cause` is the contract of this cloud, or else the one between clouds, for which they are
+        lowered.
+        """
         for each in adjusted:
             number = each.after.subscription_id
             old = self._context.registry.subscriptions[number].record
-            cause = lowered_for or old.lowered_for if _is_below(each.after) else 0
-            new = structs.replace(renewed(old, each.after), lowered_for=cause)
+            number_for, contract_for = cause or (old.lowered_for, old.lowered_for_contract)
+            is_below = _is_below(each.after)
+            new = structs.replace(
+                renewed(old, each.after),
+                lowered_for=number_for if is_below else 0,
+                lowered_for_contract=contract_for if is_below else "",
+            )
             operations.append(Moved(subscription=new, until_retired=True, in_place=True))
             self._context.effects.apply(operations[-1], applied)
             applied.tables.append(partial(self._follow, old, new))

@@ -207,7 +207,7 @@ class ContractChanges:
         if isinstance(allocated, Refusal):
             self._requests.answer(request, (refused(allocated),))
             return False
-        new = structs.replace(renewed(old, allocated), lowered_for=0)
+        new = structs.replace(renewed(old, allocated), lowered_for=0, lowered_for_contract="")
         moved = Moved(subscription=new, until_retired=True)
         self._context.effects.apply(moved, applied)
         if len(terms_of(new.granted, 0)) > TERMS_MAX:

@@ -12,6 +12,7 @@ from gridstat.broker.records.snapshot import contract_snapshot, publication_snap
 from gridstat.broker.requests.pattern_matching import MATCH_TIMER
 from gridstat.broker.requests.pending_grants import GRANT_RETRY_TIMER
 from gridstat.broker.requests.publication_changes import CHANGE_TIMER
+from gridstat.broker.requests.room_waits import ROOM_TIMER
 from gridstat.broker.routers.path_moves import RETIRE_TIMER
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
@@ -90,6 +91,7 @@ def contracts_capability(
             RETIRE_TIMER: moves.retire_due,
             MATCH_TIMER: subscriptions.matching.match_next,
             GRANT_RETRY_TIMER: grants.retry,
+            ROOM_TIMER: subscriptions.waits.look_again,
         },
     )
 

@@ -33,6 +33,7 @@ from gridstat.broker.requests.outcomes import (
 from gridstat.broker.requests.pattern_matching import PatternMatching
 from gridstat.broker.requests.pending_grants import Reply
 from gridstat.broker.requests.request_checks import check_type, encode_type, expected_type
+from gridstat.broker.requests.room_waits import RoomWaits
 from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
 from gridstat.model.access_rules import Action
 from gridstat.model.cloud import check_name, check_pattern, is_pattern
@@ -86,6 +87,8 @@ class GrantAllocator(Protocol):
         self, request: AllocationRequest, applied: Applied, operations: list[Operation]
     ) -> Allocation | Refusal: ...
 
+    def wants_room(self, request: AllocationRequest) -> bool: ...
+
 
 class Subscriptions:
     """Decides subscriptions; the answer is sent when their paths are durable and up."""
@@ -103,12 +106,17 @@ class Subscriptions:
         self._grants = grants
         self._remote = remote
         self._room = room
+        self.waits = RoomWaits(context, requests)
         self.matching = PatternMatching(context, self.grant_match, grants)
 
     # Subscribing.
 
     def subscribe(self, request: Request, command: Subscribe) -> None:
         endpoint = self._context.registry.endpoints[request.endpoint]
+        if self.waits.may_wait(request) and self._wants_room(endpoint, command):
+            self.waits.wait(request, partial(self.subscribe, request, command))
+            return
+        self.waits.settled(request)
         applied = Applied()
         operations: list[Operation] = []
         matched: list[Subscribed] = []
@@ -167,6 +175,22 @@ class Subscriptions:
         self._context.effects.apply(operations[-1], applied)
         self._grants.commit(request, Reply(body, outcomes, direct), matched, applied, operations)
 
+    def _wants_room(self, endpoint: EndPoint, command: Subscribe) -> bool:
+        """Return whether owners of contracts between clouds were asked to make room."""
+        found = False
+        for wanted in command.subscriptions[: self._context.settings.subscribe_at_once]:
+            publication = self._context.registry.publications.get(wanted.name)
+            if publication is None:
+                continue
+            try:
+                self._check(endpoint, publication, wanted)
+                found |= self._room.wants_room(
+                    self._allocation_request(endpoint, publication, wanted.qos)
+                )
+            except GridStatError:
+                continue  # The decision says why it is refused.
+        return found
+
     def _is_requested_remotely(
         self,
         endpoint: EndPoint,
@@ -204,15 +228,14 @@ class Subscriptions:
     ) -> Outcome:
         if is_pattern(wanted.name):
             return self._hold_pattern(endpoint, wanted, applied, operations, matched)
-        expected = expected_type(wanted)
+        expected_type(wanted)
         publication = self._context.registry.publications.get(wanted.name)
         if publication is None:
             check_name(wanted.name)
             # Who may not have it does not learn whether it exists.
             self._context.permissions.check_name(endpoint.name, wanted.name, wanted.qos)
             raise NoSuchVariable(f"nobody publishes {wanted.name}")
-        self._context.permissions.check_contract(endpoint.name, publication.variable, wanted.qos)
-        check_type(publication.variable, expected)
+        self._check(endpoint, publication, wanted)
         record = self.grant(
             endpoint, publication, wanted.qos, applied, operations, label=wanted.label
         )
@@ -225,6 +248,29 @@ class Subscriptions:
             publication.variable,
             detection=self._context.detection,
             order=self._context.next_order(),
+        )
+
+    def _check(
+        self, endpoint: EndPoint, publication: Publication, wanted: SubscriptionRequest
+    ) -> None:
+        variable = publication.variable
+        self._context.permissions.check_contract(endpoint.name, variable, wanted.qos)
+        check_type(variable, expected_type(wanted))
+        check_modes_defined(wanted.qos.modes, self._context.settings.modes_defined)
+        self._context.quotas.check_subscriptions(endpoint)
+
+    def _allocation_request(
+        self, endpoint: EndPoint, publication: Publication, qos: ModalQos, publisher: str = ""
+    ) -> AllocationRequest:
+        registry = self._context.registry
+        return AllocationRequest(
+            subscription_id=registry.subscription_id_last + 1,
+            variable=publication.variable,
+            sources=sources_of(registry, publication, qos),
+            targets=targets_of(endpoint, qos),
+            qos=qos,
+            subscriber=endpoint.name,
+            charged_to=payers_of(endpoint.name, publisher),
         )
 
     def grant(
@@ -251,15 +297,7 @@ class Subscriptions:
             number = publication.variable.variable_id
             self._context.quotas.check_caught(publisher, number, endpoint.name)
         registry = self._context.registry
-        request = AllocationRequest(
-            subscription_id=registry.subscription_id_last + 1,
-            variable=publication.variable,
-            sources=sources_of(registry, publication, qos),
-            targets=targets_of(endpoint, qos),
-            qos=qos,
-            subscriber=endpoint.name,
-            charged_to=payers_of(endpoint.name, publisher),
-        )
+        request = self._allocation_request(endpoint, publication, qos, publisher)
         answer = self._room.allocate(request, applied, operations)
         if isinstance(answer, Refusal):
             return self._with_table_refusals(answer)
@@ -448,4 +486,5 @@ def record_of(
         pattern_id=pattern_id,
         label=label,
         charged_to=request.charged_to,
+        every_worst=request.every_worst,
     )

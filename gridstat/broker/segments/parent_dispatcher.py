@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from gridstat.broker.effects.tree_effects import TreeEffects
     from gridstat.broker.records.operations import Operation
     from gridstat.broker.records.registry import Subscription
+    from gridstat.broker.requests.banded_contracts import BandedContracts
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.pending_grants import PendingGrants
     from gridstat.broker.requests.request_intake import RequestIntake
@@ -79,6 +80,7 @@ class ParentDispatcher:
         self,
         context: BrokerContext,
         session: ParentSession,
+        bands: BandedContracts,
         health: RouterHealth,
         requests: RequestIntake,
         grants: PendingGrants,
@@ -88,7 +90,7 @@ class ParentDispatcher:
         self.session = session
         distances = CloudDistances(context.reservations.resources)
         self.borders = LeafBorders(context, self.session, health, distances)
-        self.segments = SegmentReservations(context, self.session, health)
+        self.segments = SegmentReservations(context, self.session, health, bands)
         self.contracts = RemoteContracts(
             context,
             requests,

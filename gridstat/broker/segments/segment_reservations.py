@@ -36,6 +36,7 @@ from gridstat.broker.capacity.allocation import AllocationRequest, Refusal, rout
 from gridstat.broker.effects.contract_effects import uses_its_gates
 from gridstat.broker.interning import same, same_qos
 from gridstat.broker.permissions import held_bytes_per_s
+from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Unsubscribed
 from gridstat.broker.records.parent_operations import SegmentCommitted
 from gridstat.broker.records.parent_state import contract_number
@@ -82,10 +83,11 @@ from gridstat.net.command.segment_messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
+    from gridstat.broker.capacity.allocation import Allocation
     from gridstat.broker.context import BrokerContext
-    from gridstat.broker.records.operation import Applied
-    from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import Subscription
+    from gridstat.broker.requests.banded_contracts import BandedContracts
     from gridstat.broker.routers.router_health import RouterHealth
     from gridstat.broker.segments.parent_session import ParentSession
     from gridstat.broker.tables.confirmation import Confirmation
@@ -102,16 +104,28 @@ class _DelayedRelease(NamedTuple):
     round: int
 
 
+class _Allocated(NamedTuple):
+    """Segment to be held, or the reason why not; room may come if it is being made."""
+
+    answer: Subscribed | Refusal
+    is_making_room: bool = False
+
+
 class SegmentReservations:
     """Answers the parent's messages about segments; a repeated message is answered alike, done
     once."""
 
     def __init__(
-        self, context: BrokerContext, session: ParentSession, health: RouterHealth
+        self,
+        context: BrokerContext,
+        session: ParentSession,
+        health: RouterHealth,
+        bands: BandedContracts,
     ) -> None:
         self._context = context
         self._session = session
         self._health = health
+        self._bands = bands
         self._requests = SegmentRequests(context)
         self._releasing: set[tuple[str, int]] = set()
         self._delayed_releases: dict[tuple[str, int], _DelayedRelease] = {}
@@ -126,21 +140,27 @@ class SegmentReservations:
 
     def reserve(self, message: Reserve) -> None:
         held = self._held(message.contract, message.generation)
+        applied = Applied()
+        operations: list[Operation] = []
         try:
             if held is not None:
                 self._repeat_reserve(held, message)
                 return
             self._answer_due_release((message.contract, message.generation))
-            answer = self._allocate(message)
+            found = self._allocate(message, applied, operations)
         except GridStatError as error:
             self._refuse(message, error)
             return
+        answer = found.answer
         if isinstance(answer, Refusal):
-            self._refuse(message, answer)
+            self._refuse(message, answer, is_making_room=found.is_making_room)
             return
+        operations.append(answer)
+        self._context.effects.apply(answer, applied)
         # The parent counts on what is Reserved, so the answer waits until the record is durable.
-        self._context.commit(
-            [answer],
+        self._context.commit_applied(
+            applied,
+            operations,
             lambda _: self._send_reserved(answer, message.round),
             lambda why: self._refuse(message, StorageFailed(f"nothing was changed: {why}")),
         )
@@ -344,30 +364,27 @@ class SegmentReservations:
         held = self._held(contract, generation)
         return held is not None and not held.is_reserved
 
-    def _allocate(self, message: Reserve) -> Subscribed | Refusal:
+    def _allocate(
+        self, message: Reserve, applied: Applied, operations: list[Operation]
+    ) -> _Allocated:
+        """Reserve a segment; the contracts that are lowered for it go into `operations`."""
         request = self._requests.request(message)
-        registry = self._context.registry
-        replaced = registry.tree.segment(message.contract, message.replaces)
-        answer = self._context.reservations.allocate(
-            request, replaces=replaced, is_kept=message.is_kept
+        record_for = partial(_record_of_segment, message)
+        found = self._bands.allocate_segment(
+            message,
+            request,
+            lambda answer: segment_refusal(record_for(answer)) is None,
+            applied,
+            operations,
         )
-        if isinstance(answer, Refusal):
-            return answer
-        registry.next_subscription_id()  # The request used the next number tentatively.
-        record = structs.replace(
-            record_of(answer),
-            contract=message.contract,
-            segment_generation=message.generation,
-            entries=request.entries,
-            exits=request.exits,
-            is_reserved=True,
-            foreign=request.variable if message.entries else None,
-            reader=message.reader,
-        )
+        if isinstance(found.answer, Refusal):
+            return _Allocated(found.answer, found.is_making_room)
+        self._context.registry.next_subscription_id()  # The request used the next tentatively.
+        record = record_for(found.answer)
         refusal = segment_refusal(record)
         if refusal is not None:
             self._context.reservations.release(record.subscription_id)
-        return refusal or record
+        return _Allocated(refusal or record)
 
     # Committing.
 
@@ -460,8 +477,15 @@ class SegmentReservations:
         if record.generation and not record.is_reserved:
             self._send_when_durable(partial(self._send_reserved, record, is_moved=True))
 
-    def _refuse(self, message: Reserve, error: GridStatError | Refusal) -> None:
-        self._session.send(not_reserved(self._session.term, message, error))
+    def _refuse(
+        self,
+        message: Reserve,
+        error: GridStatError | Refusal,
+        *,
+        is_making_room: bool = False,
+    ) -> None:
+        refusal = not_reserved(self._session.term, message, error)
+        self._session.send(structs.replace(refusal, is_making_room=is_making_room))
 
     def _send_released(self, key: tuple[str, int], round_: int) -> None:
         self._session.send(
@@ -537,6 +561,7 @@ class SegmentRequests:
             entries=entries,
             exits=exits,
             charged_to=self._payers(message),
+            every_worst=message.every_worst,
         )
 
     def _payers(self, message: Reserve) -> tuple[str, ...]:
@@ -645,6 +670,21 @@ class SegmentRequests:
             }
         )
         return same_qos(requested)
+
+
+def _record_of_segment(message: Reserve, answer: Allocation) -> Subscribed:
+    request = answer.request
+    return structs.replace(
+        record_of(answer),
+        contract=message.contract,
+        segment_generation=message.generation,
+        entries=request.entries,
+        exits=request.exits,
+        is_reserved=True,
+        foreign=request.variable if message.entries else None,
+        reader=message.reader,
+        lowered_for_contract=message.lowered_for,
+    )
 
 
 def segment_refusal(record: Subscribed) -> Refusal | None:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.tree_operations import Holding
     from gridstat.broker.tree.tree_settings import TreeSettings
     from gridstat.model.cloud import EventChannel
+    from gridstat.net.command.segment_messages import LowerContract
 
 
 class Components:
@@ -75,7 +76,7 @@ class Components:
         self.commits = SegmentCommits(context)
         self.lookups = PublicationLookups(context, self.graph)
         planner = PathPlanner(context, self.graph)
-        self.coordinator = Coordinator(context, planner, self.releases, self.membership)
+        self.coordinator = Coordinator(context, planner, self.releases, self.membership, self)
         self.holding_release = HoldingRelease(
             context, self.releases, SubscriberDistances(context, self.borders), self
         )
@@ -165,6 +166,9 @@ class Components:
         self.replanning.capacity_freed()
 
     # Events of contracts and segments.
+
+    def contract_in_the_way(self, wish: LowerContract) -> None:
+        self.contracts.lower(wish)
 
     def contract_settled(self, contract: str) -> None:
         self.replanning.contract_settled(contract)

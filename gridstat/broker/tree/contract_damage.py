@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gridstat.broker.tree.tree_operations import body_of
 
 if TYPE_CHECKING:
+    from gridstat.broker.capacity.negotiation import Quality
     from gridstat.broker.tree.path_planner import Use
     from gridstat.broker.tree.transaction import Transaction
     from gridstat.broker.tree.tree_operations import Holding
@@ -66,12 +67,30 @@ def broken_paths(state: TreeState, held: Holding, troubles: Troubles) -> tuple[i
     return tuple(found)
 
 
+def _with_present(qualities: list[Quality], granted: Quality) -> list[Quality]:
+    """Return the qualities of a band, best first, with one to which a split has lowered it."""
+    better = [one for one in qualities if not _is_worse(one, granted)]
+    return [*better, granted, *(one for one in qualities if _is_worse(one, granted))]
+
+
+def _is_worse(one: Quality, granted: Quality) -> bool:
+    """Return whether a quality is worse than the granted one in any mode and respect."""
+    return any(
+        qos.every > granted[mode].every
+        or qos.redundancy < granted[mode].redundancy
+        or qos.latency_us > granted[mode].latency_us
+        for mode, qos in one.items()
+    )
+
+
 def restrict(transaction: Transaction, held: Holding, damage: Damage) -> bool:
     """Restrict a transaction to the permitted qualities; return whether there are any."""
     body = body_of(held)
     transaction.unusable = damage.unusable
     transaction.promised = body.promised or body.granted
     found = transaction.qualities
+    if body.lowered_for and body.granted not in found:
+        found = _with_present(found, body.granted)
     is_to_rise = held.is_lowered and damage.is_whole
     if body.granted not in found:  # The variable has been published again with another period.
         found = [] if is_to_rise else found

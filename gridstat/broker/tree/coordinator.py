@@ -12,8 +12,9 @@ round of the `Reserve`, so an answer to an earlier round is recognised and ignor
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from gridstat.broker.capacity.admission import Limit
 from gridstat.broker.capacity.allocation import everys
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.deadlines import Deadlines
@@ -42,6 +43,7 @@ from gridstat.broker.tree.path_refusals import (
     unconfirmed,
     unsealed,
 )
+from gridstat.broker.tree.scope_room import ScopeRoom
 from gridstat.broker.tree.scope_shares import Charge
 from gridstat.broker.tree.transaction import Purpose, TransactionState
 from gridstat.broker.tree.tree_operations import body_of
@@ -57,6 +59,7 @@ from gridstat.net.command.segment_messages import Reserve
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from gridstat.broker.capacity.admission import Obstacle
     from gridstat.broker.tree.latency_shares import Division, Part
     from gridstat.broker.tree.membership import Membership
     from gridstat.broker.tree.path_planner import PathPlanner, Use
@@ -64,14 +67,22 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.transaction import Transaction
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.net.command.endpoint_messages import RefusedOutcome
-    from gridstat.net.command.segment_messages import NotReserved, Reserved
+    from gridstat.net.command.segment_messages import LowerContract, NotReserved, Reserved
 
 RESERVE_TIMER: Final = "reserve"
 PARKED_TIMER: Final = "parked"
 SEARCHES_MAX: Final = 128
 EXCLUDED_AT_ONCE: Final = 4
+_LIMITS_OF_ROOM: Final = frozenset({Limit.CHANNEL.name, Limit.ROUTER.name})
+"""Limits at which room is lacking, which other contracts may give."""
 UNSEALED_MAX: Final = 8
 """Number of channels without sealing that a refusal names."""
+
+
+class RoomListener(Protocol):
+    """Notified of contracts to be lowered, so that a plan has room on channels of this broker."""
+
+    def contract_in_the_way(self, wish: LowerContract) -> None: ...
 
 
 class Coordinator:
@@ -83,8 +94,11 @@ class Coordinator:
         planner: PathPlanner,
         releases: SegmentReleases,
         membership: Membership,
+        listener: RoomListener,
     ) -> None:
         self._context = context
+        self._room = ScopeRoom(context)
+        self._listener = listener
         self._planner = planner
         self._releases = releases
         self._membership = membership
@@ -114,6 +128,7 @@ class Coordinator:
     def begin(self, transaction: Transaction) -> None:
         within_ns = self._context.settings.reserve_within_ns * self._context.state.families.height
         transaction.deadline_ns = self._context.now_ns + within_ns
+        transaction.room.until_ns = self._context.now_ns + within_ns // 2
         self._open[transaction.key] = transaction
         self._newest[transaction.key[0]] = transaction.key[1]
         self._due.add(transaction.deadline_ns, transaction.key)
@@ -194,6 +209,8 @@ class Coordinator:
         assert transaction.division is not None
         part = transaction.division.parts[child]
         self._mark_answered(transaction, child)
+        transaction.room.is_short |= message.limit in _LIMITS_OF_ROOM
+        transaction.room.is_being_made |= message.is_making_room and self._may_wait(transaction)
         others = [found for found in transaction.children() if found != child]
         self._refused(transaction, part, message.refused, others)
 
@@ -262,6 +279,10 @@ class Coordinator:
             # A child has joined or left recently, and may yet report the missing path.
             self._park(transaction)
             return
+        self._send_wishes(transaction)
+        if transaction.room.is_being_made and transaction.purpose is not Purpose.SEGMENT:
+            self._park(transaction)
+            return
         while self._is_uncounted(transaction) and transaction.count_paths():
             if self._begin_round(transaction):
                 return
@@ -288,6 +309,16 @@ class Coordinator:
                 self._reserve(transaction, division)
                 return True
         return False
+
+    def _send_wishes(self, transaction: Transaction) -> None:
+        wishes, transaction.room.wishes = transaction.room.wishes, {}
+        for wish in wishes.values():
+            self._listener.contract_in_the_way(wish)
+
+    def _may_wait(self, transaction: Transaction) -> bool:
+        """Return whether to wait for others to be lowered; a segment's parent waits for it."""
+        is_segment = transaction.purpose is Purpose.SEGMENT
+        return is_segment or self._context.now_ns < transaction.room.until_ns
 
     @staticmethod
     def _is_uncounted(transaction: Transaction) -> bool:
@@ -367,12 +398,26 @@ class Coordinator:
         if not broken:
             transaction.charged = quality
             return division
+        self._ask_room(transaction, numbers, broken)
         channels.uncharge(*charge)
         self._remember(transaction, refused(broken[0].refusal()))
+        transaction.room.is_short |= any(each.limit.name in _LIMITS_OF_ROOM for each in broken)
         full = {obstacle.element for obstacle in broken}
         uses = self._uses([number for number in numbers if number in full])
         transaction.untried.appendleft(excluded | set(uses))
         return None
+
+    def _ask_room(
+        self, transaction: Transaction, numbers: list[int], broken: list[Obstacle]
+    ) -> None:
+        """Note whom a split lowers for a charged plan that only lacks room on own channels."""
+        is_room = all(obstacle.limit is Limit.CHANNEL for obstacle in broken)
+        if not (is_room and transaction.room.may_lower and self._may_wait(transaction)):
+            return
+        wishes = self._room.wishes(transaction, numbers)
+        if wishes is not None:
+            transaction.room.is_being_made = True
+            transaction.room.wishes.update({wish.contract: wish for wish in wishes})
 
     def _beside(self, transaction: Transaction) -> list[Charge]:
         """Return what the other generations of the contract are charged with."""
@@ -451,6 +496,9 @@ class Coordinator:
             is_sealed=transaction.is_sealed,
             charged_to=transaction.payers,
             is_kept=transaction.is_kept,
+            may_lower=transaction.room.may_lower,
+            every_worst=transaction.room.every_worst,
+            lowered_for=transaction.room.lowered_for,
         )
 
     def _complete(self, transaction: Transaction) -> None:

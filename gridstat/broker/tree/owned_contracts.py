@@ -9,6 +9,7 @@ States of an owned contract:
     looked up, being reserved --refusal--> absent, or as before if it was a change
     decided, granted --AskContract with another QoS--> looked up, beside the present generation
     decided, granted --damage--> being replanned, beside the present generation
+    decided, granted --LowerContract--> being lowered, beside the present generation
     any state --EndContract, or the variable has ended--> ended --children released--> absent
 
 Messages. The subscriber's cloud sends `AskContract` and `EndContract`, and gets `ContractGranted`,
@@ -34,6 +35,15 @@ from gridstat.broker.capacity.charges import check_rate
 from gridstat.broker.capacity.negotiation import band_of, replay_band
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.requests.request_checks import check_type
+from gridstat.broker.tree.band_changes import (
+    BandHolds,
+    Lowering,
+    every_worst_of,
+    lower_to,
+    lowering_of,
+    raise_from,
+    texts_of,
+)
 from gridstat.broker.tree.contract_damage import restrict
 from gridstat.broker.tree.transaction import Purpose, Transaction, levels
 from gridstat.broker.tree.tree_capability import FromChild, TreeCapability
@@ -69,6 +79,7 @@ from gridstat.net.command.segment_messages import (
     ContractRefused,
     EndContract,
     LookedUp,
+    LowerContract,
     Payer,
 )
 
@@ -131,6 +142,9 @@ class OwnedContracts:
         self._next_requests: dict[str, AskContract] = {}
         self.endings_above = ContractEndingsAbove(context, membership)
         self.being_replanned: dict[str, int] = {}
+        self._lowerings: dict[str, Lowering] = {}
+        """Contracts that are being replanned in order to lower them."""
+        self.holds = BandHolds(context)
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -143,6 +157,7 @@ class OwnedContracts:
             child_messages={
                 AskContract: FromChild(self.request, self._is_of_child),
                 EndContract: FromChild(self.end, self._is_of_child),
+                LowerContract: FromChild(self._lower_for_child, self._is_held_by),
             },
             parent_messages={
                 ContractGranted: self.forward_down,
@@ -168,6 +183,10 @@ class OwnedContracts:
         if isinstance(message, AskContract) and message.subscriber.partition("/")[0] != cloud:
             return False  # A cloud speaks for its own end-points only.
         return self._context.state.families.child_of(cloud) == child
+
+    def _is_held_by(self, child: str, message: LowerContract) -> bool:
+        found = self._context.state.holdings.find(message.contract, message.generation)
+        return found is None or child in found.children
 
     def _object_to_child_removal(self, command: RemoveChild) -> RefusedOutcome | None:
         held = self._context.state.holdings.of_child(command.name)
@@ -358,6 +377,7 @@ class OwnedContracts:
         transaction.replaces = -1 if held is None else held.generation
         transaction.is_sealed = demands_sealing(request.qos)
         transaction.payers = payers_of(request, found)
+        transaction.room.every_worst = every_worst_of(request.qos, variable)
         return transaction
 
     def transaction_ended(self, transaction: Transaction, refusal: RefusedOutcome | None) -> None:
@@ -385,6 +405,7 @@ class OwnedContracts:
         self._close(request, refused(StorageFailed(f"nothing was granted: {reason}")))
 
     def _decided(self, contract: str, holding: Holding) -> None:
+        self.holds.note(holding, self._context.state.holdings.of(contract))
         if self._context.state.holdings.current(contract) == holding:
             self._grant(holding)
         self._requests.pop(contract, None)
@@ -424,6 +445,42 @@ class OwnedContracts:
             held = holdings.current(contract)
             if held is not None:
                 self._grant(held)
+
+    # Lowering.
+
+    def _lower_for_child(self, child: str, message: LowerContract) -> None:
+        del child
+        self.lower(message)
+
+    def lower(self, message: LowerContract) -> None:
+        """Lower a contract within its band, since another needs room; or ask the owner above.
+
+        A contract that is being changed, or is broken, is left alone: who needs room asks again.
+        """
+        holdings = self._context.state.holdings
+        held = holdings.find(message.contract, message.generation)
+        if held is None or holdings.stage(held) is not Stage.COMMITTED:
+            return
+        if not held.is_owned:
+            self._context.send_parent(structs.replace(message, term=self._context.term))
+            return
+        contract = held.contract
+        is_busy = contract in self._requests or contract in self.being_replanned
+        if is_busy or holdings.current(contract) != held or self._commits.is_waiting(held.key):
+            return
+        if not self._listener.damage_of(contract).is_whole:
+            return
+        lowering = lowering_of(body_of(held), message)
+        if lowering is None:
+            return
+        self._context.note(
+            "contract_lowered",
+            contract=contract,
+            every=message.every,
+            room_for=message.lowered_for,
+        )
+        self._lowerings[contract] = lowering
+        self.replan(contract)
 
     # Replanning.
 
@@ -466,7 +523,16 @@ class OwnedContracts:
             return
         transaction.payers = body.payers
         # The damage is read only now, because the look-up may have taken long.
-        if restrict(transaction, held, self._listener.damage_of(contract)):
+        damage = self._listener.damage_of(contract)
+        lowering = self._lowerings.pop(contract, None)
+        if lowering is not None and damage.is_whole:
+            is_possible = lower_to(transaction, body, lowering)
+        elif held.is_lowered and body.lowered_for and damage.is_whole:
+            is_possible = raise_from(transaction, body)
+        else:
+            transaction.room.lowered_for = body.lowered_for
+            is_possible = restrict(transaction, held, damage)
+        if is_possible:
             self._coordinator.begin(transaction)
         else:
             self._replan_failed(contract)
@@ -479,6 +545,7 @@ class OwnedContracts:
 
     def _replan_failed(self, contract: str) -> None:
         self.being_replanned.pop(contract, None)
+        self._lowerings.pop(contract, None)
         self._take_next(contract)
         self._listener.replan_failed(contract)
 
@@ -513,6 +580,7 @@ class OwnedContracts:
 
     def _cancel(self, contract: str) -> None:
         self.being_replanned.pop(contract, None)
+        self._lowerings.pop(contract, None)
         for key in self._coordinator.keys_of(contract):
             self._coordinator.cancel(key)
 
@@ -676,7 +744,7 @@ def holding_of(request: AskContract, done: Transaction) -> Holding:
             structs.replace(path, latency_us=path.latency_us + done.ends_us) for path in paths
         ),
         is_node_disjoint=done.is_node_disjoint,
-        degraded=done.lowered(),
+        degraded=texts_of(done),
         subscriber=request.subscriber,
         qos=request.qos,
         asked=request.generation,
@@ -684,6 +752,7 @@ def holding_of(request: AskContract, done: Transaction) -> Holding:
         promised=done.owed(),
         is_sealed=done.is_sealed,
         charged_to=() if done.payers == (Payer(name=request.subscriber),) else done.payers,
+        lowered_for=done.room.lowered_for if done.owed() is not None else "",
     )
     return holding_with(done.key, done.children(), body)
 
@@ -715,4 +784,5 @@ def granted_message(
         asked=body.asked,
         paths_down=down,
         is_sealed=body.is_sealed,
+        lowered_for=body.lowered_for,
     )

@@ -199,7 +199,10 @@ class Replanning:
         count_max = -(-self._context.settings.replan_at_once // 2) - len(
             self._contracts.being_replanned
         )
-        self._replan(self._lowered.take(count_max))
+        holds = self._contracts.holds
+        self._replan(
+            [contract for contract in self._lowered.take(count_max) if holds.may_rise(contract)]
+        )
 
     def _replan(self, contracts: list[str]) -> None:
         for contract in contracts:

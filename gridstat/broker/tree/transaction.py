@@ -7,6 +7,7 @@ States:
 
     PLANNING --plan found--> RESERVING --every child has reserved--> RESERVED
     PLANNING --no path is known, and the scope is still changing--> PARKED
+    PLANNING --no room, and a child is making room--> PARKED
     PLANNING --no plan is left--> REFUSED
     RESERVING --a child refuses, or a channel of the plan fails--> PLANNING
     RESERVING, PARKED --own channels get other numbers--> PARKED
@@ -17,7 +18,10 @@ States:
 Messages. In RESERVING the broker sends `Reserve` to each child of the plan and waits for `Reserved`
 or `NotReserved` with the same round. After a refusal the next plan excludes what was refused, so no
 plan is tried twice. At each quality node-disjoint paths are planned first, then paths that share
-routers, each in at most `rounds_max` rounds; when no plan is left, the next lower quality is tried.
+routers, each in at most `rounds_max` rounds. If room was lacking, both are planned once more, and
+children may lower other contracts for them. When no plan is left, the next lower
+quality is tried. While a child waits for owners to lower contracts, the
+transaction is parked and planned again, for half of its time at most.
 Where children have refused for too few disjoint paths, fewer and fewer paths are reserved at last,
 only to count those that exist; they are released, and the refusal says the number.
 
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.segment_messages import (
         AskContract,
+        LowerContract,
         Payer,
         Reserve,
         Reserved,
@@ -109,6 +114,50 @@ class KnownPaths:
         """Number of qualities that were asked for, once others serve only to count."""
 
 
+class RoomByBands:
+    """What may be lowered for a contract, and for whom the contract itself is lowered."""
+
+    __slots__ = (
+        "every_worst",
+        "is_being_made",
+        "is_short",
+        "lowered_for",
+        "may_ask",
+        "may_lower",
+        "priority",
+        "until_ns",
+        "wishes",
+    )
+
+    def __init__(self, *, may_ask: bool) -> None:
+        self.may_ask = may_ask
+        """True if other contracts may be lowered for this one."""
+        self.may_lower = False
+        """True while children may lower others, since there was no room without that."""
+        self.is_short = False
+        """True if room was lacking at the present quality."""
+        self.is_being_made = False
+        """True if a child waits for owners to lower contracts."""
+        self.until_ns = 0
+        """Time until which the transaction waits for that."""
+        self.every_worst = 0
+        """Worst divisor of a contract that takes part in splits of rates; else 0."""
+        self.lowered_for = ""
+        """Contract for which this one is being lowered within its band, or still is lowered."""
+        self.priority = 0
+        """Priority of that contract, if this one is being lowered."""
+        self.wishes: dict[str, LowerContract] = {}
+        """Contracts to be lowered for the room on channels of this broker."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Return whether plans are to be tried for which others are lowered."""
+        return self.may_ask and self.is_short and not self.may_lower
+
+    def begin_again(self) -> None:
+        self.may_lower = self.is_short = self.is_being_made = False
+
+
 class Transaction:
     """Plans and answers of one transaction; `Coordinator` moves it from state to state."""
 
@@ -137,6 +186,7 @@ class Transaction:
         "replaces",
         "request",
         "result",
+        "room",
         "rounds",
         "rounds_sent",
         "starts",
@@ -205,6 +255,7 @@ class Transaction:
         """True if that first reason was that the scope has no path at all."""
         self.result: tuple[tuple[SegmentedPath, ...], tuple[ScopePath, ...]] | None = None
         self.deadline_ns = 0
+        self.room = RoomByBands(may_ask=purpose is Purpose.CONTRACT)
 
     def enter(self, state: TransactionState) -> None:
         """Change the state; any transition that the module's docstring does not draw is a bug."""
@@ -285,8 +336,14 @@ class Transaction:
                     return found
             if self.is_node_wanted:
                 self._try_kind(is_node_disjoint=False)
+            elif self.room.is_wanted:
+                self.room.may_lower = True
+                self._try_kind(is_node_disjoint=self.count > 1)
+            elif self.room.is_being_made:
+                return None
             elif self.level + 1 < len(self.qualities):
                 self.level += 1
+                self.room.may_lower = self.room.is_short = False
                 self._try_kind(is_node_disjoint=self.count > 1)
             else:
                 return None
@@ -335,6 +392,7 @@ class Transaction:
         if self.known.is_counting:
             self.qualities = self.qualities[: self.known.levels]
         self.level = 0
+        self.room.begin_again()
         self._try_kind(is_node_disjoint=self.count > 1)
         self.known = KnownPaths()
         self.refusal = None
@@ -345,6 +403,8 @@ class Transaction:
 
     def owed(self) -> Quality | None:
         """Return the promised quality if it is better than the reserved one."""
+        if self.room.lowered_for and self.promised != self.quality:
+            return self.promised
         return self.promised if self.promised in self.qualities[: self.level] else None
 
     def lowered(self) -> tuple[str, ...]:

@@ -73,7 +73,9 @@ class HoldingBody(msgspec.Struct, frozen=True, omit_defaults=True):
     `type_encoded` is the type that the subscriber expects, empty for any. `promised` is the quality
     granted at first, if a failure has lowered it since. `is_sealed` says that all channels must be
     sealed. `charged_to` are the identities that pay, if not the subscriber of an own contract alone
-    with the share that everybody has.
+    with the share that everybody has. `lowered_for` is the contract for which this one was lowered
+    within its band, until it is raised again. `every_worst` is the worst divisor of a segment whose
+    contract takes part in splits of rates.
     """
 
     variable: StatusVariable
@@ -89,6 +91,8 @@ class HoldingBody(msgspec.Struct, frozen=True, omit_defaults=True):
     promised: dict[int, Qos] | None = None
     is_sealed: bool = False
     charged_to: tuple[Payer, ...] = ()
+    lowered_for: str = ""
+    every_worst: int = 0
 
     @property
     def payers(self) -> tuple[Payer, ...]:

@@ -196,6 +196,9 @@ class TreeSegments:
         transaction.is_sealed = message.is_sealed
         transaction.payers = message.charged_to
         transaction.is_kept = message.is_kept
+        transaction.room.may_ask = message.may_lower
+        transaction.room.every_worst = message.every_worst
+        transaction.room.lowered_for = message.lowered_for
         self._reserving[key] = message
         self._coordinator.begin(transaction)
 
@@ -204,7 +207,7 @@ class TreeSegments:
         self._reserving.pop(key, None)
         round_ = self._rounds.pop(key)
         if refusal is not None:
-            self._refuse(key, round_, refusal)
+            self._refuse(key, round_, refusal, is_making_room=transaction.room.is_being_made)
             return
         assert transaction.result is not None
         paths, ways = transaction.result
@@ -217,6 +220,8 @@ class TreeSegments:
             subscriber=transaction.request.subscriber,
             is_sealed=transaction.is_sealed,
             charged_to=transaction.payers,
+            lowered_for=transaction.room.lowered_for,
+            every_worst=transaction.room.every_worst,
         )
         holding = holding_with(key, transaction.children(), body)
         self._coordinator.hand_over(transaction)
@@ -246,7 +251,9 @@ class TreeSegments:
             )
         )
 
-    def _refuse(self, key: Key, round_: int, why: RefusedOutcome) -> None:
+    def _refuse(
+        self, key: Key, round_: int, why: RefusedOutcome, *, is_making_room: bool = False
+    ) -> None:
         self._context.send_parent(
             NotReserved(
                 term=self._context.term,
@@ -255,6 +262,7 @@ class TreeSegments:
                 refused=why,
                 limit=_LIMIT_OF_CODE.get(why.code, ""),
                 round=round_,
+                is_making_room=is_making_room,
             )
         )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gridstat.broker.settings import HOLD_GROWTH_MAX
+from gridstat.model.band_law import BandPolicy
 from gridstat.model.keys.key_settings import KEYS_DEFAULT, KeySettings
 from gridstat.model.rate_law import NS_PER_S
 
@@ -47,5 +49,12 @@ class TreeSettings:
     capacity_share_max: float = 1.0
     """Part of a channel that one identity may reserve, whatever its own cloud grants; a broker's
     file has less by default."""
+    policy: BandPolicy = BandPolicy.BANDS
+    """Whether contracts are lowered for others where a channel of this broker is full. None is
+    ended for another: `BandPolicy.PREEMPT` means the same as `BandPolicy.BANDS` here."""
+    raise_after_ns: int = 10 * NS_PER_S
+    """Time after which a contract that was lowered for another is raised at the earliest."""
+    raise_after_ns_max: int = HOLD_GROWTH_MAX * 10 * NS_PER_S
+    """Bound of that time, which doubles each time that the contract is lowered again soon."""
     keys: KeySettings = KEYS_DEFAULT
     """Times of the seeds that this broker gives."""

@@ -86,6 +86,7 @@ def explained(facts: dict[str, Any]) -> Iterator[str]:
     replies = [facts, *facts.get("elsewhere", ())]
     subscriptions = [one for found in replies for one in found["subscriptions"]]
     whole = {one["contract"] for one in subscriptions if "contract" in one}
+    gather_lowered(subscriptions)
     if not subscriptions:
         yield "  no end-point has subscribed to it"
     for subscription in subscriptions:
@@ -98,6 +99,16 @@ def explained(facts: dict[str, Any]) -> Iterator[str]:
         yield f"  channel {channel_text(channel)}"
     for name, reason in facts.get("silent", {}).items():
         yield f"  cloud {name} does not answer, and may take it too: {reason}"
+
+
+def gather_lowered(subscriptions: list[dict[str, Any]]) -> None:
+    """Tell each contract between clouds what its segments have lowered in other clouds."""
+    whole = {one["contract"]: one for one in subscriptions if "contract" in one}
+    for one in subscriptions:
+        contract = whole.get(one["segment"]["contract"]) if one.get("segment") else None
+        if contract is not None:
+            known = contract.setdefault("lowered", [])
+            known += [found for found in one.get("lowered", ()) if found not in known]
 
 
 def explained_segment(segment: dict[str, Any], paths: list[dict[str, Any]]) -> Iterator[str]:
@@ -172,7 +183,11 @@ def _by_mode(item: tuple[str, Any]) -> int:
 
 
 def _contract_text(contract: dict[str, Any]) -> str:
+    if "name" not in contract and "contract" in contract:
+        return str(contract["contract"])
     number = f"subscription {contract['subscription_id']}"
+    if "contract" in contract:
+        number = f"contract {contract['contract']}"
     if "name" not in contract:
         return f"{number}, which has ended"
     return (

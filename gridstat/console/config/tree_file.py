@@ -23,6 +23,7 @@ from gridstat.console.config.cloud_file import (
 from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.metrics_tls import MetricsTlsSection
 from gridstat.console.config.toml_file import Section, load_settings
+from gridstat.model.band_law import BandPolicy
 from gridstat.model.cloud import EventChannel, check_name
 from gridstat.model.errors import LayoutError
 from gridstat.model.identifiers import ChannelId
@@ -77,6 +78,15 @@ class TreeQuotaSection(Section):
     capacity_share_max: float = Field(default=0.5, ge=0, le=1, strict=False)
 
 
+class TreeBandsSection(Section):
+    """`[bands]`: what happens where a channel of this broker is full. A contract that was lowered
+    for another, on its channels or in a cloud, may be raised again after `raise_after_s`.
+    """
+
+    policy: Literal["first-come", "bands"] = BandPolicy.BANDS.value
+    raise_after_s: float = Field(default=10.0, ge=0.1, le=3_600, strict=False)
+
+
 class TreeSettings(Section):
     """The whole file of a QoS broker; without a parent it is the root."""
 
@@ -94,6 +104,7 @@ class TreeSettings(Section):
     channel: list[BorderChannelSection] = Field(default=[], max_length=100_000)
     keys: KeysSection = KeysSection()
     quota: TreeQuotaSection = TreeQuotaSection()
+    bands: TreeBandsSection = TreeBandsSection()
     log: LogSection = LogSection()
 
     @property

@@ -9,6 +9,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.settings import HOLD_GROWTH_MAX
 from gridstat.broker.tree.qos_broker import QosBroker
 from gridstat.broker.tree.tree_settings import TreeSettings as MachineSettings
 from gridstat.console.config.metrics_tls import LOOPBACK, metrics_tls
@@ -21,6 +22,8 @@ from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.stand_by import JournalPlan, journal_plan
 from gridstat.console.daemons.tree_metrics import TreeCollector, TreeFigures
+from gridstat.model.band_law import BandPolicy
+from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.driver import Driver, DriverEnvironment
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.core_dumps import forbid_core_dumps
@@ -137,12 +140,16 @@ class TreeDaemon:
 
 def machine_settings(plan: TreePlan) -> MachineSettings:
     """Return the machine's settings from those of the file."""
-    parent = plan.settings.parent
+    parent, bands = plan.settings.parent, plan.settings.bands
+    raise_after_ns = round(bands.raise_after_s * NS_PER_S)
     return MachineSettings(
         name=plan.name,
         parent="" if parent is None else parent.name,
         term_min=plan.term_min,
         capacity_share_max=plan.settings.quota.capacity_share_max,
+        policy=BandPolicy(bands.policy),
+        raise_after_ns=raise_after_ns,
+        raise_after_ns_max=HOLD_GROWTH_MAX * raise_after_ns,
         keys=plan.settings.keys.settings(),
     )
 

@@ -12,6 +12,7 @@ segments of its children.
   parent -> child:                Reserve, Commit, Release
   child -> parent:                Reserved, NotReserved, SegmentUp, Released,
                                   SegmentBroken, SegmentRestored, SegmentsHeld
+  child -> parent, up to owner:   LowerContract
 
 A segment at a child:
 
@@ -34,7 +35,7 @@ work only once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -57,6 +58,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PATHS_MAX: Final = 4
+CAUSE_LENGTH_MAX: Final = 1_024
+CauseText: TypeAlias = Annotated[str, msgspec.Meta(max_length=CAUSE_LENGTH_MAX)]
+"""Contract for which others were lowered: `c2#7`, or inside a cloud the subscriber and variable."""
+BANDS_SCHEMA: Final = 4
+"""First schema in which a child may ask its parent to lower a contract."""
 PIECES_MAX: Final = 2 * PATH_ROUTERS_MAX - 1
 """Bound on the pieces of a path: at least one router in each cloud, one channel between two
 clouds."""
@@ -163,7 +169,8 @@ class ContractGranted(TreeMessageBase, frozen=True):
     the grant answers; a new plan of the owner has a higher `generation`. `asked` is None from an
     owner of an earlier release. `paths_down` lists the indices of paths that do not work; the owner
     sends the grant again when that list changes. `is_sealed` confirms that the contract goes over
-    sealed channels alone; an owner that does not know the demand leaves it out.
+    sealed channels alone; an owner that does not know the demand leaves it out. `lowered_for` is
+    the contract for which the owner has lowered this one within its band, until it is raised again.
     """
 
     contract: ContractText
@@ -177,6 +184,7 @@ class ContractGranted(TreeMessageBase, frozen=True):
     asked: Generation | None = None
     paths_down: Annotated[tuple[Count, ...], msgspec.Meta(max_length=PATHS_MAX)] = ()
     is_sealed: bool = False
+    lowered_for: CauseText = ""
 
     @property
     def answered(self) -> int:
@@ -283,7 +291,10 @@ class Reserve(TreeMessageBase, frozen=True):
     answer. `reader` is the end-point that the contract is for, in every segment. `is_sealed`
     demands sealed channels alone, those of the end-points included. `charged_to` are the identities
     that pay; brokers of earlier releases do not tell them. With `is_kept` the contract was granted
-    before and is only planned again: no share is checked.
+    before and is only planned again: no share is checked. With `may_lower` the child may lower
+    others for it, since no way has room without that; `every_worst` is the worst divisor that the
+    subscriber has agreed to, 0 if the contract takes part in no split. `lowered_for` is the
+    contract for which this one has been lowered, if any. Brokers of earlier releases tell none.
     """
 
     contract: ContractText
@@ -299,6 +310,9 @@ class Reserve(TreeMessageBase, frozen=True):
     is_sealed: bool = False
     charged_to: Annotated[tuple[Payer, ...], msgspec.Meta(max_length=PAYERS_MAX)] = ()
     is_kept: bool = False
+    may_lower: bool = False
+    every_worst: Count = 0
+    lowered_for: CauseText = ""
 
 
 class Reserved(TreeMessageBase, frozen=True):
@@ -323,6 +337,8 @@ class NotReserved(TreeMessageBase, frozen=True):
     """A child refuses `Reserve` and holds nothing; `limit` names the kind of shortage.
 
     The kinds are the names of `Limit` in `capacity/admission.py`. The parent plans around them.
+    With `is_making_room` the child, or one below it, has asked owners to lower other contracts, and
+    may have room soon.
     """
 
     contract: ContractText
@@ -330,6 +346,25 @@ class NotReserved(TreeMessageBase, frozen=True):
     refused: RefusedOutcome
     limit: ShortText = ""
     round: Round = 0
+    is_making_room: bool = False
+
+
+class LowerContract(TreeMessageBase, frozen=True):
+    """A child lacks room for `lowered_for`, and asks that a contract be lowered to `every`.
+
+    Brokers between pass it up to the owner, who lowers the contract within the band of its
+    subscriber: a new generation is reserved beside the present one, and the subscriber's cloud is
+    notified. There is no answer, as the child sees the new generation; it asks again as long as it
+    lacks the room. A generation that is not the present one any more is ignored.
+    """
+
+    since: ClassVar[int] = BANDS_SCHEMA
+
+    contract: ContractText
+    generation: Generation
+    every: Annotated[int, msgspec.Meta(ge=1)]
+    lowered_for: CauseText
+    priority: Count = 0
 
 
 class Commit(TreeMessageBase, frozen=True):
@@ -426,6 +461,7 @@ SegmentMessage: TypeAlias = (
     | Reserve
     | Reserved
     | NotReserved
+    | LowerContract
     | Commit
     | SegmentUp
     | Release

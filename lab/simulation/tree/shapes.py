@@ -45,10 +45,14 @@ ONE_BORDER_SHARE: Final = 0.5
 ACROSS_SHARE: Final = 0.3
 VARIANTS: Final = 3
 DRAWN_VARIANTS: Final = {"uneven": 8, "vast": 1}
-BANDWIDTHS: Final = {"ample": (0, 400_000), "tight": (12_000, 24_000)}
-BORDER_BANDWIDTHS: Final = {"ample": BANDWIDTHS["ample"], "tight": (3_000, 12_000)}
+BANDWIDTHS: Final = {"ample": (0, 400_000), "tight": (12_000, 24_000), "scarce": (12_000,)}
+BORDER_BANDWIDTHS: Final = {
+    "ample": BANDWIDTHS["ample"],
+    "tight": (3_000, 12_000),
+    "scarce": (4_000,),
+}
 """Bandwidths between clouds: in a tight tree one variable fits, and not always two."""
-EVENTS_PER_S: Final = {"ample": (1_000_000,), "tight": (800, 5_000)}
+EVENTS_PER_S: Final = {"ample": (1_000_000,), "tight": (800, 5_000), "scarce": (5_000,)}
 LATENCIES_US: Final = (100, 400, 900)
 EXTRA_LINKS: Final = (("e0", "i0"), ("i0", "b1"), ("e1", "i0"), ("i0", "b0"), ("b0", "b1"))
 LADDER: Final = (("e0", "b0"), ("e1", "b1"), ("e0", "e1"))

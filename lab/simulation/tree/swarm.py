@@ -7,7 +7,7 @@ from enum import Enum, auto
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.settings import BrokerSettings
+from gridstat.broker.settings import BandSettings, BrokerSettings
 from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.qos import REDUNDANCY_MAX
 from lab.simulation.compaction import draw_compactions
@@ -109,6 +109,11 @@ PATHS_CUT_REST: Final = 3
 PATHS_CUT_MAX: Final = 4
 PATHS_CUT_NS_MIN: Final = 1_200 * NS_PER_MS
 """Time by which the first contracts exist."""
+CROWDED_SEEDS: Final = 9
+CROWDED_REST: Final = 4
+"""Remainder of the seeds, one in nine, in which many ask for narrow channels, with bands."""
+CROWD: Final = 60
+CROWDED_RAISE_NS: Final = NS_PER_S
 LEFT_CUT_SEEDS: Final = 7
 LEFT_CUT_REST: Final = 5
 """Remainder of the seeds, one in seven, that cut a wire between clouds at the end for good."""
@@ -176,6 +181,11 @@ class TreeSwarm:
         return not self.faults
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether all ask for one path within a band, over narrow channels."""
+        return is_crowded(self.seed)
+
+    @property
     def is_left_cut(self) -> bool:
         return self.seed % LEFT_CUT_SEEDS == LEFT_CUT_REST
 
@@ -191,6 +201,7 @@ class TreeSwarm:
                 up_within_ns=paces.up_within_ns,
                 modes_defined=MODES_DEFINED,
                 keys=SIMULATED_KEYS,
+                raise_after_ns=CROWDED_RAISE_NS if self.is_crowded else 10 * NS_PER_S,
             )
         return BrokerSettings(
             broker,
@@ -206,6 +217,9 @@ class TreeSwarm:
             modes_defined=MODES_DEFINED,
             keys=SIMULATED_KEYS,
             quotas=self.quotas(),
+            bands=BandSettings(raise_after_ns=CROWDED_RAISE_NS)
+            if self.is_crowded
+            else BandSettings(),
         )
 
     def quotas(self) -> Quotas:
@@ -214,7 +228,8 @@ class TreeSwarm:
         Small shares refuse most contracts between clouds, and then little is left to be lowered.
         """
         drawn = draw_quotas(self.seed)
-        return drawn if self.seed % 2 else replace(drawn, capacity_share=1.0)
+        has_shares = self.seed % 2 and not self.is_crowded
+        return drawn if has_shares else replace(drawn, capacity_share=1.0)
 
 
 def draw(seed: int) -> TreeSwarm:
@@ -223,7 +238,9 @@ def draw(seed: int) -> TreeSwarm:
     tree = random.choices(list(TREE_WEIGHTS), list(TREE_WEIGHTS.values()))[0]
     room = "tight" if random.random() < TIGHT_SHARE else "ample"
     outline = _drawn_outline(seed, room) or Outline(tree, room, random.randrange(VARIANTS))
-    if seed % BRAID_SEEDS == BRAID_REST:
+    if is_crowded(seed):
+        outline = replace(outline, room="scarce")
+    elif seed % BRAID_SEEDS == BRAID_REST:
         outline = replace(outline, tree=BRAID)
     plan = tree_plan(outline)
     endpoints = _draw_endpoints(random, plan)
@@ -246,7 +263,12 @@ def draw(seed: int) -> TreeSwarm:
             else UP_WITHIN_NS[-1],
         ),
         faults=_with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns),
-        work=_with_crowds(seed, _draw_work(random, chaos_ns, len(endpoints)), len(endpoints)),
+        work=_with_crowd(
+            seed,
+            _with_crowds(seed, _draw_work(random, chaos_ns, len(endpoints)), len(endpoints)),
+            chaos_ns,
+            endpoints,
+        ),
         floods=_draw_floods(seed, chaos_ns),
         rule_changes=draw_rule_changes(seed, chaos_ns),
         compactions=draw_compactions(Random(f"tree compactions {seed}"), chaos_ns)
@@ -320,6 +342,25 @@ def _draw_work(random: Random, chaos_ns: int, endpoints: int) -> tuple[tuple[int
     return tuple(
         (at_ns, kind, random.randrange(endpoints)) for at_ns, kind in zip(times, kinds, strict=True)
     )
+
+
+def is_crowded(seed: int) -> bool:
+    return seed % CROWDED_SEEDS == CROWDED_REST
+
+
+def _with_crowd(
+    seed: int,
+    work: tuple[tuple[int, Work, int], ...],
+    chaos_ns: int,
+    endpoints: tuple[EndPointPlan, ...],
+) -> tuple[tuple[int, Work, int], ...]:
+    """Add subscriptions, and a few ends, from a separate random source."""
+    if not is_crowded(seed):
+        return work
+    random = Random(f"tree crowd {seed}")
+    kinds = random.choices((Work.SUBSCRIBE, Work.UNSUBSCRIBE), (4, 1), k=CROWD)
+    more = [(random.randint(0, chaos_ns), kind, random.randrange(len(endpoints))) for kind in kinds]
+    return tuple(sorted((*work, *more), key=lambda each: each[0]))
 
 
 def _draw_floods(seed: int, chaos_ns: int) -> tuple[tuple[int, FloodWork], ...]:

@@ -2,89 +2,32 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from random import Random
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gridstat.endpoint.options import qos
-from gridstat.model.probe_law import INTERVALS_PER_SILENCE, ProbeSettings
-from gridstat.model.rate_law import NS_PER_S, Period, slot_of
 from gridstat.model.status import BuiltinType
-from tests.cluster.eventually import eventually
+from tests.cluster.banded_streams import PERIOD, Streams, await_everys, wide_enough
 from tests.cluster.one_cloud.cloud import Cloud, cloud_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from gridstat.endpoint.publisher import Publication
-    from gridstat.endpoint.subscriber import Subscription
+    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
-PERIOD = Period(1, 60)
 ROOM_EVENTS_PER_S = 600
-SEALED_EVENT_BYTES = 28 + 16 + 24 + 16
-PROBES = ProbeSettings(500 // INTERVALS_PER_SILENCE, 500)
 BANDS = "[bands]\nraise_after_s = 1\n"
 
 
 @pytest.fixture
 def narrow_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """A cloud whose channels carry 600 events a second beside their probes."""
-    wanted = ROOM_EVENTS_PER_S * SEALED_EVENT_BYTES
-    bandwidth = wanted
-    while bandwidth - PROBES.bytes_per_s_of(bandwidth) < wanted:
-        bandwidth += 1
+    bandwidth = wide_enough(ROOM_EVENTS_PER_S)
     folder = tmp_path_factory.mktemp("narrow")
     with Cloud(folder, cloud_text(bandwidth), broker=BANDS) as running:
         running.start()
         yield running
-
-
-class Streams:
-    """Sends each slot of several variables while the block lasts."""
-
-    def __init__(self, publications: Sequence[Publication]) -> None:
-        self._publications = publications
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.slots = 0
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        slot = slot_of(time.time_ns(), PERIOD) + 1
-        while not self._is_over.is_set():
-            created_ns = slot * NS_PER_S // 60
-            time.sleep(max(0, created_ns - time.time_ns()) / NS_PER_S)
-            for each in self._publications:
-                each.send(float(slot), created_ns=created_ns)
-            slot += 1
-            self.slots += 1
-
-    def await_more(self, count: int) -> None:
-        until = self.slots + count
-        eventually(lambda: None if self.slots >= until else f"{until - self.slots} slots to go")
-
-
-def everys(subscriptions: Sequence[Subscription]) -> list[int]:
-    return sorted(each.contract.granted[0].every for each in subscriptions)
-
-
-def await_everys(subscriptions: Sequence[Subscription], wanted: list[int]) -> None:
-    def complaint() -> str | None:
-        found = everys(subscriptions)
-        return None if found == wanted else f"every {found} instead of {wanted}"
-
-    eventually(complaint)
 
 
 @pytest.mark.parametrize("seed", range(2))

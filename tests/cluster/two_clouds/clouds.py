@@ -48,8 +48,11 @@ TIMING: Final = "[timing]\nsilent_ms_max = 500\n"
 Facts = dict[str, Any]
 
 
-def grid_text(plain: tuple[str, ...] = (), access: str = CLOUD_TOML) -> str:
-    """Return the grid's file; channels between the borders of these names are not sealed."""
+def grid_text(plain: tuple[str, ...] = (), access: str = CLOUD_TOML, narrow: int = 0) -> str:
+    """Return the grid's file; channels between the borders of these names are not sealed.
+
+    `narrow` is the bandwidth of the channels between the edges and borders of c1, if it is not 0.
+    """
     lines = ['[[broker]]\nname = "root"\n']
     for cloud in CLOUDS:
         lines.append(f'[[cloud]]\nname = "{cloud}"\n')
@@ -58,6 +61,8 @@ def grid_text(plain: tuple[str, ...] = (), access: str = CLOUD_TOML) -> str:
             lines.append(f'[[cloud.router]]\nname = "{name}"\nrole = "{role}"\n')
         for near, far in (("e0", "b0"), ("e1", "b1"), ("b0", "b1")):
             lines.append(f'[[cloud.channel]]\nfrom = "{near}"\nto = "{far}"\nboth_ways = true\n')
+            if narrow and cloud == "c1" and near != "b0":
+                lines.append(f"bandwidth_bytes_per_s = {narrow}\n")
         lines.append(access)
     for border in ("b0", "b1"):
         lines.append(f'[[channel]]\nfrom = "c1/{border}"\nto = "c2/{border}"\nboth_ways = true\n')
@@ -70,9 +75,18 @@ def grid_text(plain: tuple[str, ...] = (), access: str = CLOUD_TOML) -> str:
 class TwoClouds:
     """Two clouds whose files are all in a folder; they end every process that a test starts."""
 
-    def __init__(self, folder: Path, plain: tuple[str, ...] = (), access: str = CLOUD_TOML) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        plain: tuple[str, ...] = (),
+        access: str = CLOUD_TOML,
+        *,
+        narrow: int = 0,
+        brokers: str = "",
+    ) -> None:
+        """`brokers` is added to the files of all brokers."""
         self.folder = folder
-        text = grid_text(plain, access)
+        text = grid_text(plain, access, narrow)
         self._files = GridFolder(folder, grid_from_text(text, file="test"), text)
         self._files.write()
         self.access = load_access(folder)
@@ -84,6 +98,9 @@ class TwoClouds:
         for cloud in CLOUDS:
             with self._files.file_of_broker(cloud).open("a", encoding="utf-8") as file:
                 file.write(TIMING)
+        for name in BROKERS:
+            with self._files.file_of_broker(name).open("a", encoding="utf-8") as file:
+                file.write(brokers)
         self.daemons = {
             name: self._daemon("broker", self._files.file_of_broker(name)) for name in BROKERS
         }

@@ -62,7 +62,7 @@ def _check_borders(name: str, broker: QosBroker) -> None:
     counted: dict[tuple[int, int], Amount] = {}
     for (channel_id, _, _), (variable, some) in taken.items():
         for mode in MODES:
-            carried = events_of(variable, _everys(some, mode)) * EVENT_BYTES
+            carried = events_of(variable, everys_in(some, mode)) * EVENT_BYTES
             counted[channel_id, mode] = counted.get((channel_id, mode), 0) + carried
     for (channel_id, _), bytes_per_s in counted.items():
         account = accounts[channel_id]
@@ -83,8 +83,8 @@ def _key(channel_id: int, variable: StatusVariable) -> tuple[int, int, Amount]:
 
 def check_accounts(grid: TreeGrid) -> None:
     """Check that accounts are exactly what the rows amount to, with floods that are overridden."""
-    taken = _taken(grid)
-    all_rates = [_rates(grid, taken, mode) for mode in MODES]
+    taken = taken_by_rows(grid)
+    all_rates = [rates_in(grid, taken, mode) for mode in MODES]
     for leaf in grid.leaves().values():
         for number, carriage in leaf.reservations.resources.channels.items():
             channel = leaf.registry.channels[number]
@@ -97,7 +97,7 @@ def check_accounts(grid: TreeGrid) -> None:
             if not fits(counted, channel.bandwidth_bytes_per_s):
                 raise PropertyBroken(RULE, f"{channel.label} is over its bandwidth")
         for name, account in leaf.reservations.resources.routers.items():
-            counted = max(_through(grid, name, rates) for rates in all_rates)
+            counted = max(through(grid, name, rates) for rates in all_rates)
             if not is_sum(account.events.value, counted):
                 raise PropertyBroken(
                     RULE,
@@ -105,7 +105,7 @@ def check_accounts(grid: TreeGrid) -> None:
                 )
     for broker in grid.qos_brokers().values():
         of_broker = _taken_of(broker, taken)
-        all_rates = [_rates(grid, of_broker, mode) for mode in MODES]
+        all_rates = [rates_in(grid, of_broker, mode) for mode in MODES]
         for number, found in broker.state.channels.accounts.items():
             counted = _most(all_rates, (found.channel.from_router, number)) * EVENT_BYTES
             if not is_sum(found.carriage.bytes.value, counted):
@@ -142,7 +142,7 @@ def _variables(grid: TreeGrid) -> dict[int, StatusVariable]:
     }
 
 
-def _taken(grid: TreeGrid) -> Taken:
+def taken_by_rows(grid: TreeGrid) -> Taken:
     """Return what rows of routers take, and operators' floods that the parent's override."""
     taken: Taken = {}
     for name, node in grid.routers.items():
@@ -176,17 +176,17 @@ def _take(taken: Taken, key: tuple[str, int, int], term: Term) -> None:
     taken.setdefault(key, set()).add(term)
 
 
-def _rates(grid: TreeGrid, taken: Taken, mode: int) -> Rates:
+def rates_in(grid: TreeGrid, taken: Taken, mode: int) -> Rates:
     """Return the rates while this mode is active beside the baseline."""
     variables = _variables(grid)
     rates: Rates = {}
     for (router, channel_id, number), some in taken.items():
-        rate = events_of(variables[number], _everys(some, mode))
+        rate = events_of(variables[number], everys_in(some, mode))
         rates[router, channel_id] = rates.get((router, channel_id), 0) + rate
     return rates
 
 
-def _everys(some: set[Term], mode: int) -> frozenset[int]:
+def everys_in(some: set[Term], mode: int) -> frozenset[int]:
     active = active_with(mode)
     return frozenset(every for every, modes in some if modes & active)
 
@@ -203,7 +203,7 @@ def _in_scope(grid: TreeGrid, router: str, level: int) -> list[int]:
     ]
 
 
-def _through(grid: TreeGrid, router: str, rates: Rates) -> Amount:
+def through(grid: TreeGrid, router: str, rates: Rates) -> Amount:
     """Return the events a second in and out of a router: from publishers, and over all channels."""
     leaf = grid.leaf(cloud_of(router))
     assert leaf is not None

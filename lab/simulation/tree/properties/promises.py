@@ -10,6 +10,8 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gridstat.model.qos import BASELINE_MODE
+from lab.simulation.tree.properties.room import has_room
 from lab.simulation.tree.properties.ways import ways_between
 from lab.simulation.tree.shapes import BRAID, DRAWN
 from lab.simulation.world import PropertyBroken
@@ -161,6 +163,8 @@ def unrest_of_promises(grid: TreeGrid, promised: dict[str, Quality]) -> str | No
         broken[owner] = broken.get(owner, 0) + any(cut)
         again = owed(found, promised.get(found.contract, {}))
         wanted = _wanted(found, cut, again)
+        if again and found.granted.lowered_for and _could_rise(grid, found, again):
+            return f"{found.contract} has {found.quality}, and there is room for {again}"
         if wanted and _is_free(grid, found) and _free_ways(grid, found) >= wanted:
             return (
                 f"{found.contract} has {found.quality}, {cut} are cut, and could have "
@@ -171,6 +175,15 @@ def unrest_of_promises(grid: TreeGrid, promised: dict[str, Quality]) -> str | No
         if reported != broken.get(name, 0):
             return f"{name} takes {reported} contracts for broken, not {broken.get(name, 0)}"
     return None
+
+
+def _could_rise(grid: TreeGrid, found: Between, again: Quality) -> bool:
+    """Return whether a contract that gave way to another has room on its paths, and works."""
+    if found.granted.paths_down or set(again) != {BASELINE_MODE}:
+        return False
+    if any(_has_tight_latency(other.quality) for other in contracts_between(grid)):
+        return False
+    return has_room(grid, found, again[BASELINE_MODE].every)
 
 
 def owed(found: Between, before: Quality) -> Quality:
