@@ -96,7 +96,6 @@ class ChannelPlan:
             self._tables.withhold_channel(channel.from_router, channel.channel_id)
             self._tables.remove_source(channel.to_router, channel.channel_id)
             return
-        back = (channel.to_router, channel.from_router)
         sender, receiver = (
             self._registry.reports[end] for end in (channel.from_router, channel.to_router)
         )
@@ -116,7 +115,7 @@ class ChannelPlan:
             channel.to_router,
             source_order(
                 channel,
-                back_channel=self._registry.channel_between.get(back, 0),
+                back_channel=self._registry.channel_on.get(channel.back_way, 0),
                 version=version,
                 silent_ms_max=self._probes.silent_ms_max_of(bandwidth, is_ipv6=is_ipv6),
                 probe_interval_ms=probe_interval_ms if receiver.takes_probe_interval else 0,
@@ -126,7 +125,7 @@ class ChannelPlan:
     def refresh_pair(self, channel: EventChannel) -> None:
         """Order an added or removed channel, and the reverse one that names it back channel."""
         self.refresh(channel)
-        back = self._registry.channel_between.get((channel.to_router, channel.from_router))
+        back = self._registry.channel_on.get(channel.back_way)
         if back is not None:
             self.refresh(self._registry.channels[back])
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gridstat.broker.tree.tree_operations import ScopePath
-    from gridstat.model.cloud import EventChannel
+    from gridstat.model.cloud import EventChannel, Way
     from gridstat.model.latency_model import LatencyModel
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.segment_messages import Payer
@@ -61,7 +61,9 @@ class OwnedChannels:
         self.ends_us = model.predict(())
         self.accounts: dict[int, ChannelAccount] = {}
         self.shares = ScopeShares(self.accounts)
-        self.between: dict[tuple[str, str], int] = {}
+        self.on: dict[Way, int] = {}
+        self.between: dict[tuple[str, str], set[int]] = {}
+        """Channels from one router to another one, which differ in name."""
         self.at_router: dict[str, set[int]] = {}
         self.version = 0
         self.layout_version = 0
@@ -91,13 +93,14 @@ class OwnedChannels:
 
     def add(self, channel: EventChannel) -> None:
         ends = (channel.from_router, channel.to_router)
-        if ends in self.between or channel.channel_id in self.accounts:
+        if channel.way in self.on or channel.channel_id in self.accounts:
             raise LayoutError(f"channel {channel.label} is there already")
         number = channel.channel_id
         account = self.accounts[number] = ChannelAccount(channel)
         account.carriage.set_ip_version(is_ipv6=self.receives_by_ipv6(channel.to_router))
         self.index_last = max(self.index_last, number & CHANNELS_MAX)
-        self.between[ends] = number
+        self.on[channel.way] = number
+        self.between.setdefault(ends, set()).add(number)
         for router in ends:
             self.at_router.setdefault(router, set()).add(number)
         self.version += 1
@@ -110,8 +113,12 @@ class OwnedChannels:
             raise StillInUse(
                 f"channel {channel.label} carries {len(account.carriage.streams)} variables"
             )
-        del self.accounts[channel_id], self.between[channel.from_router, channel.to_router]
-        for router in (channel.from_router, channel.to_router):
+        del self.accounts[channel_id], self.on[channel.way]
+        ends = (channel.from_router, channel.to_router)
+        self.between[ends].discard(channel_id)
+        if not self.between[ends]:
+            del self.between[ends]
+        for router in ends:
             self.at_router[router].discard(channel_id)
             if not self.at_router[router]:
                 del self.at_router[router]
@@ -137,6 +144,7 @@ class OwnedChannels:
         """
         accounts = list(self.accounts.values())
         self.accounts.clear()
+        self.on.clear()
         self.between.clear()
         self.at_router.clear()
         self._prefix = prefix
@@ -166,7 +174,7 @@ class OwnedChannels:
         return self._plain[1]
 
     def back_channel(self, channel: EventChannel) -> int:
-        return self.between.get((channel.to_router, channel.from_router), 0)
+        return self.on.get(channel.back_way, 0)
 
     # Reports of their ends.
 
