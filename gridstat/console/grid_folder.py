@@ -312,4 +312,5 @@ def _channel_lines(channel: EventChannel) -> list[str]:
         f'security = "{channel.security}"',
         *([f'name = "{channel.name}"'] if channel.name else []),
         *([f"risks = {list(channel.risks)}"] if channel.risks else []),
+        *([f'to_address = "{channel.to_host}"'] if channel.to_host else []),
     ]

@@ -6,6 +6,7 @@ Capacity that is promised to contracts is in `broker/capacity/resources.py`. Nam
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -70,7 +71,8 @@ class EventChannel:
 
     Channels from one router to the same other one differ in `name`. The channel of the same name in
     the opposite direction is the other direction of the same link. What can fail together shares a
-    name in `risks`; the two directions of a link always share a risk.
+    name in `risks`; the two directions of a link always share a risk. `to_host` is the address at
+    which the receiver is reached by this channel, if it is another one than it reports.
     """
 
     channel_id: ChannelId
@@ -84,10 +86,13 @@ class EventChannel:
     security: Security = HOP
     name: str = ""
     risks: tuple[str, ...] = ()
+    to_host: str = ""
 
     def __post_init__(self) -> None:
         if self.name:
             check_word(self.name, "channel name")
+        if self.to_host:
+            check_host(self.to_host, of=f"channel {self.label}")
         check_risks(self.risks, of=f"channel {self.label}")
         check_security(self.security, of=f"channel {self.label}")
         if self.from_router == self.to_router:
@@ -121,6 +126,10 @@ class EventChannel:
         """The way of the opposite direction of the same link."""
         return self.to_router, self.from_router, self.name
 
+    def host_at(self, reported: str) -> str:
+        """Return the receiver's address on this channel, given the one that it reports."""
+        return self.to_host or reported
+
     @property
     def link(self) -> str:
         """Readable name of the link, the same for both directions: `c1/e0↔c1/i0#north`."""
@@ -148,6 +157,20 @@ def check_word(word: str, what: str) -> str:
             hint='write it as in "duct-7"',
         )
     return word
+
+
+def check_host(host: str, *, of: str) -> str:
+    """Return an address if it is an IP address in digits; raise `LayoutError` otherwise."""
+    try:
+        is_any = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        is_any = True
+    if is_any or "%" in host:
+        raise LayoutError(
+            f"{of}: {_printable(host)} is not the IP address of a router",
+            hint="write it in digits, as in 192.0.2.7 or 2001:db8::7",
+        )
+    return host
 
 
 def check_risks(risks: tuple[str, ...], *, of: str) -> tuple[str, ...]:

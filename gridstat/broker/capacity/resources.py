@@ -25,6 +25,7 @@ from gridstat.model.paths import Arc, PathGraph
 from gridstat.model.probe_law import PROBES_DEFAULT
 from gridstat.model.qos import BASELINE_MODE
 from gridstat.model.status import StatusVariable
+from gridstat.model.wire_law import is_ipv6_address
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -139,7 +140,7 @@ class Resources:
             raise LayoutError(f"channel {channel.channel_id}, {channel.label}, exists already")
         routers = (self.router(channel.from_router), self.router(channel.to_router))
         hop = HopAccount(routers, self._mode_sets, channel, self.probes)
-        hop.set_ip_version(is_ipv6=routers[-1].is_ipv6)
+        hop.set_ip_version(is_ipv6=_is_ipv6(channel, is_ipv6=routers[-1].is_ipv6))
         self._channels[channel.channel_id] = hop
         self._on[channel.way] = channel.channel_id
         for risk in channel.risk_groups:
@@ -169,7 +170,8 @@ class Resources:
             number
             for number in sorted(self._channels_at[name])
             if self.ends_at(number, (name,))
-            and self._channels[number].set_ip_version(is_ipv6=is_ipv6)
+            and (hop := self._channels[number]).channel is not None
+            and hop.set_ip_version(is_ipv6=_is_ipv6(hop.channel, is_ipv6=is_ipv6))
         ]
         if changed:
             self._update_predictions(changed)
@@ -472,6 +474,11 @@ class Resources:
                 self._is_graph_old = True
                 late.extend((element, key) for key in moved)
         return late
+
+
+def _is_ipv6(channel: EventChannel, *, is_ipv6: bool) -> bool:
+    """Return whether a channel leads to an IPv6 address, given whether its receiver reports one."""
+    return is_ipv6_address(channel.to_host) if channel.to_host else is_ipv6
 
 
 class CarryingChannels:

@@ -99,7 +99,10 @@ class ChannelPlan:
         sender, receiver = (
             self._registry.reports[end] for end in (channel.from_router, channel.to_router)
         )
-        bandwidth, is_ipv6 = channel.bandwidth_bytes_per_s, is_ipv6_address(receiver.host)
+        bandwidth, is_ipv6 = (
+            channel.bandwidth_bytes_per_s,
+            is_ipv6_address(channel.host_at(receiver.host)),
+        )
         probe_interval_ms = self._probes.interval_ms_of(bandwidth, is_ipv6=is_ipv6)
         self._tables.put_channel(
             channel.from_router,
@@ -139,7 +142,7 @@ class ChannelPlan:
         channel, version = border.channel, border.datagram_version
         bandwidth, probes = channel.bandwidth_bytes_per_s, self._probes.between_clouds()
         if channel.from_router in self._registry.routers:
-            is_ipv6 = is_ipv6_address(border.host)
+            is_ipv6 = is_ipv6_address(channel.host_at(border.host))
             probe_interval_ms = probes.interval_ms_of(bandwidth, is_ipv6=is_ipv6)
             order = channel_order(
                 channel,
@@ -152,7 +155,7 @@ class ChannelPlan:
         if channel.to_router in self._registry.routers:
             # `border.host` is the sender's address; the channel leads to our own.
             report = self._registry.reports.get(channel.to_router)
-            is_ipv6 = report is not None and is_ipv6_address(report.host)
+            is_ipv6 = report is not None and is_ipv6_address(channel.host_at(report.host))
             silent_ms_max = probes.silent_ms_max_of(bandwidth, is_ipv6=is_ipv6)
             order_in = source_order(
                 channel,

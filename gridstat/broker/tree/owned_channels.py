@@ -17,6 +17,7 @@ from gridstat.model.errors import LayoutError, LimitReached, NoSuchChannel, Stil
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT
 from gridstat.model.probe_law import PROBES_DEFAULT
+from gridstat.model.wire_law import is_ipv6_address
 from gridstat.net.command.tree_messages import PREFIX_MAX
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class OwnedChannels:
             raise LayoutError(f"channel {channel.label} is there already")
         number = channel.channel_id
         account = self.accounts[number] = ChannelAccount(channel)
-        account.carriage.set_ip_version(is_ipv6=self.receives_by_ipv6(channel.to_router))
+        account.carriage.set_ip_version(is_ipv6=self.is_ipv6(channel))
         self.index_last = max(self.index_last, number & CHANNELS_MAX)
         self.on[channel.way] = number
         self.between.setdefault(ends, set()).add(number)
@@ -197,8 +198,15 @@ class OwnedChannels:
         for number in self.at_router.get(router, ()):
             account = self.accounts[number]
             carriage = account.carriage
-            if account.channel.to_router == router and carriage.set_ip_version(is_ipv6=is_ipv6):
+            is_changed = carriage.set_ip_version(is_ipv6=self.is_ipv6(account.channel))
+            if account.channel.to_router == router and is_changed:
                 carriage.latency_us = carriage.predicted_us(self.model)
+
+    def is_ipv6(self, channel: EventChannel) -> bool:
+        """Return whether a channel leads to an address of IPv6, as far as it is known."""
+        if channel.to_host:
+            return is_ipv6_address(channel.to_host)
+        return self.receives_by_ipv6(channel.to_router)
 
     def receives_by_ipv6(self, router: str) -> bool:
         """Return whether a border router has reported an address of IPv6."""

@@ -101,6 +101,10 @@ def add_channel(
         list[str] | None,
         typer.Option("--risk", help="What it can fail with, as duct-7; as often as needed."),
     ] = None,
+    to_address: Annotated[
+        str,
+        typer.Option("--to-address", help="Where its end is, if not where it listens."),
+    ] = "",
     folder: Folder = None,
     who: Operator = "",
 ) -> None:
@@ -112,9 +116,10 @@ def add_channel(
         latency_us=round(latency_ms * US_PER_MS),
         name=name,
         risks=tuple(risk or ()),
+        to_host=to_address,
     )
     command: OperatorCommand = AddChannel(request_id=0, channel=channel)
-    if name or risk:  # An older broker knows neither, and does not know this command.
+    if name or risk or to_address:  # What an older broker ignores comes by what it does not know.
         command = AddNamedChannel(request_id=0, channel=channel)
     owner = load_access(folder).owner_of(from_router, to_router)
     _do(owner, command, added_text(channel), who)

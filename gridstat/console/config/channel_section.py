@@ -5,12 +5,12 @@ They are the same in a cloud's file and in that of a broker above clouds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import AfterValidator
 
 from gridstat.console.config.config_errors import complaint
-from gridstat.model.cloud import RISKS_MAX, check_word
+from gridstat.model.cloud import RISKS_MAX, check_host, check_word
 from gridstat.model.errors import LayoutError
 
 if TYPE_CHECKING:
@@ -30,6 +30,13 @@ def _channel_name(value: str) -> str:
 
 def _risk(value: str) -> str:
     return _word(value, "risk")
+
+
+def _address(value: str) -> str:
+    try:
+        return check_host(value, of="the channel")
+    except LayoutError as error:
+        raise ValueError(f"not an IP address|{error.hint}") from error
 
 
 def _word(value: str, what: str) -> str:
@@ -55,6 +62,10 @@ ChannelName = Annotated[str, AfterValidator(_channel_name)]
 Risks = Annotated[list[Annotated[str, AfterValidator(_risk)]], AfterValidator(_all_different)]
 
 
+Address = Annotated[str, AfterValidator(_address)]
+"""Where an end of the channel is reached by it, if not where its router listens."""
+
+
 class AnyChannelSection(Protocol):
     """What the checks need of a `[[channel]]` table."""
 
@@ -66,16 +77,30 @@ class AnyChannelSection(Protocol):
     def both_ways(self) -> bool: ...
     @property
     def name(self) -> str: ...
+    @property
+    def from_address(self) -> str | None: ...
+    @property
+    def to_address(self) -> str | None: ...
 
 
 AnySection = TypeVar("AnySection", bound=AnyChannelSection)
 
 
-def directions(section: AnySection) -> Iterator[tuple[str, str, AnySection]]:
+class Direction(NamedTuple, Generic[AnySection]):
+    """One of the channels of a table: its ends, and where the second one is reached."""
+
+    from_router: str
+    to_router: str
+    to_host: str
+    section: AnySection
+
+
+def directions(section: AnySection) -> Iterator[Direction[AnySection]]:
     """Yield the one or two channels that a table declares."""
-    yield section.from_router, section.to_router, section
+    one, other = section.from_router, section.to_router
+    yield Direction(one, other, section.to_address or "", section)
     if section.both_ways:
-        yield section.to_router, section.from_router, section
+        yield Direction(other, one, section.from_address or "", section)
 
 
 def name_complaints(
@@ -84,7 +109,14 @@ def name_complaints(
     """Yield the errors of channels that cannot be told apart."""
     users: dict[tuple[str, str, str], int] = {}
     for index, section in enumerate(sections):
-        for from_router, to_router, _ in directions(section):
+        if section.from_address is not None and not section.both_ways:
+            yield complaint(
+                file,
+                f"channel[{index}].from_address",
+                "nothing is sent there, since the channel leads one way",
+                hint="leave it out, or write both_ways = true",
+            )
+        for from_router, to_router, *_ in directions(section):
             before = users.setdefault((from_router, to_router, section.name), index)
             if before != index:
                 named = f' named "{section.name}"' if section.name else ""

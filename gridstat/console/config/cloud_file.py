@@ -18,6 +18,7 @@ from gridstat.console.config.access_section import (
     AccessWord,
     access_rules_of,
 )
+from gridstat.console.config.channel_section import Address as ChannelAddress
 from gridstat.console.config.channel_section import (
     ChannelName,
     Risks,
@@ -127,6 +128,8 @@ class ChannelSection(Section):
     both_ways: bool = False
     name: ChannelName = ""
     risks: Risks = Field(default=[])
+    from_address: ChannelAddress | None = None
+    to_address: ChannelAddress | None = None
     bandwidth_bytes_per_s: int = Field(default=0, ge=0, le=10**12)
     latency_ms: float = Field(default=0.0, ge=0, le=60_000, strict=False)
     level: int = Field(default=1, ge=0, le=255)
@@ -290,8 +293,9 @@ def topology_of(settings: CloudSettings, *, file: str) -> Topology:
                 security=section.security,
                 name=section.name,
                 risks=tuple(section.risks),
+                to_host=to_host,
             )
-            for number, (from_router, to_router, section) in enumerate(ways, start=1)
+            for number, (from_router, to_router, to_host, section) in enumerate(ways, start=1)
         ),
         rules=access_rules_of(settings.access_rule, file=file),
         access=settings.access,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
+from gridstat.console.config.channel_section import Address as ChannelAddress
 from gridstat.console.config.channel_section import (
     ChannelName,
     Risks,
@@ -72,6 +73,8 @@ class BorderChannelSection(Section):
     both_ways: bool = False
     name: ChannelName = ""
     risks: Risks = Field(default=[])
+    from_address: ChannelAddress | None = None
+    to_address: ChannelAddress | None = None
     bandwidth_bytes_per_s: int = Field(default=0, ge=0, le=10**12)
     latency_ms: float = Field(default=0.0, ge=0, le=60_000, strict=False)
     mtu_bytes: int = Field(default=1_232, ge=64, le=9_000)
@@ -133,8 +136,9 @@ def border_channels(sections: Sequence[BorderChannelSection]) -> tuple[EventChan
             security=section.security,
             name=section.name,
             risks=tuple(section.risks),
+            to_host=to_host,
         )
-        for number, (from_router, to_router, section) in enumerate(ways, start=1)
+        for number, (from_router, to_router, to_host, section) in enumerate(ways, start=1)
     )
 
 
