@@ -99,10 +99,8 @@ class ChannelPlan:
         sender, receiver = (
             self._registry.reports[end] for end in (channel.from_router, channel.to_router)
         )
-        bandwidth, is_ipv6 = (
-            channel.bandwidth_bytes_per_s,
-            is_ipv6_address(channel.host_at(receiver.host)),
-        )
+        bandwidth = channel.bandwidth_bytes_per_s
+        is_ipv6 = is_ipv6_address(channel.host_at(receiver.host))
         probe_interval_ms = self._probes.interval_ms_of(bandwidth, is_ipv6=is_ipv6)
         self._tables.put_channel(
             channel.from_router,
