@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.capacity.allocator import zero_clock
 from gridstat.model.paths import Found, FoundPath, NotFound, disjoint_paths
 from lab.path_oracle import UNBOUNDED_US, Demand, SolverGaveUpError, is_possible
-from lab.topologies import FAMILIES, Topology, random_topology, real, real_keys
+from lab.topologies import FAMILIES, Topology, random_topology, real, real_keys, with_ducts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +47,10 @@ BOUNDLESS: Final = 0.4
 EQUAL: Final = 0.5
 """Share of the others whose paths all have the same bound."""
 PROGRESS: Final = 250
+DUCTS_UNDECIDED_MAX: Final = 0.01
+"""Largest share of searches among common risks that may end without a verdict."""
+DUCT_ROUTERS_MAX: Final = 40
+"""Topologies of so many routers have ducts, every other one."""
 SOME_US: Final = 2_000
 FAILED_MAX: Final = 0.15
 """Largest share of channels that are left out of a search, as if they were full or down."""
@@ -76,11 +80,15 @@ class Comparison:
     false_refusals: list[str] = field(default_factory=list)
     wrong_reasons: list[str] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
+    undecided_ducts: list[str] = field(default_factory=list)
+    """Searches without a verdict where links have common risks: these may be too hard."""
+    with_ducts: int = 0
     unjudged: int = 0
     """Refusals on which the solver found no verdict in its own time."""
 
     def add(self, one: Searched) -> None:
         self.took_ms.append(one.ms)
+        self.with_ducts += one.topology.has_ducts
         reason = one.answer.reason if isinstance(one.answer, NotFound) else "found"
         self.kinds[f"{one.common} common, {len(one.demand.bounds_us)} paths, {reason}"] += 1
         if isinstance(one.answer, Found):
@@ -94,12 +102,15 @@ class Comparison:
             self.unjudged += 1
 
     def _judge(self, one: Searched, answer: NotFound) -> None:
+        is_undecided = answer.reason == "budget" and one.topology.has_ducts
         if answer.reason not in {"disconnected", "disjoint"} and is_possible(
             one.topology, one.demand
         ):
-            self.false_refusals.append(described(one))
+            (self.undecided_ducts if is_undecided else self.false_refusals).append(described(one))
         elif answer.reason == "budget":
-            self.undecided.append(described(one))
+            (self.undecided_ducts if one.topology.has_ducts else self.undecided).append(
+                described(one)
+            )
         elif answer.reason == "latency":
             raised_us = tuple(max(at, answer.latency_us_best) for at in one.demand.bounds_us)
             if not is_possible(one.topology, replace(one.demand, bounds_us=raised_us)):
@@ -121,6 +132,8 @@ class Comparison:
             "false_refusals": len(self.false_refusals),
             "wrong_reasons": len(self.wrong_reasons),
             "undecided": len(self.undecided),
+            "with_ducts": self.with_ducts,
+            "undecided_ducts": len(self.undecided_ducts),
             "unjudged": self.unjudged,
             "search_ms_p50": round(took_ms[len(took_ms) // 2], 3),
             "search_ms_p99": round(took_ms[len(took_ms) * 99 // 100], 3),
@@ -135,6 +148,7 @@ class Comparison:
             "false_refusals": 0,
             "wrong_reasons": 0,
             "undecided": 0,
+            "undecided_ducts": DUCTS_UNDECIDED_MAX * self.with_ducts,
             "search_ms_p99": P99_MS_MAX,
             "search_ms_max": MS_MAX,
         }
@@ -163,7 +177,7 @@ def compare(searches: int, topologies: int, seed: int) -> Iterator[Searched]:
 
 def complaint(topology: Topology, demand: Demand, answer: Found) -> str | None:
     """Return what is wrong with an answer, found from the topology alone, or None."""
-    wrong = _wrongly_shared(demand, answer)
+    wrong = _wrongly_shared(topology, demand, answer)
     for path, bound_us in zip(answer.paths, demand.bounds_us, strict=True):
         if path.routers[0] not in demand.sources or path.routers[-1] not in demand.targets:
             wrong = f"{path} does not join the ends"
@@ -174,11 +188,18 @@ def complaint(topology: Topology, demand: Demand, answer: Found) -> str | None:
     return wrong
 
 
-def _wrongly_shared(demand: Demand, answer: Found) -> str | None:
+def _wrongly_shared(topology: Topology, demand: Demand, answer: Found) -> str | None:
     channels = [channel for path in answer.paths for channel in path.channel_ids]
     edges = {*demand.sources, *demand.targets}
     shared = set[str]()
+    risks_of = {arc.channel_id: arc.risks for arc in topology.arcs}
     for one, other in combinations(answer.paths, 2):
+        run, also = (
+            {risk for channel in path.channel_ids for risk in risks_of[channel]}
+            for path in (one, other)
+        )
+        if run & also:
+            return f"two paths share {sorted(run & also)}"
         shared |= set(one.routers) & set(other.routers)
         if one.routers == other.routers and not one.channel_ids:
             return "a path that is a single router is given twice"
@@ -212,6 +233,12 @@ def _paths_max(topology: Topology, demand: Demand) -> int:
 
 
 def _topology(index: int, topologies: int, seed: int) -> Topology:
+    found = _without_ducts(index, topologies, seed)
+    has_ducts = index // 2 % 2 and len(found.routers) <= DUCT_ROUTERS_MAX
+    return with_ducts(found, Random(f"ducts of {found.name}/{seed}")) if has_ducts else found
+
+
+def _without_ducts(index: int, topologies: int, seed: int) -> Topology:
     if index % 2:
         keys = _real_keys(ROUTERS_MIN, ROUTERS_MAX)
         return real(keys[index * len(keys) // topologies], seed + index)

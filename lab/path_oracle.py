@@ -56,13 +56,13 @@ def verdict(topology: Topology, demand: Demand) -> Verdict | None:
 
 
 def is_possible(topology: Topology, demand: Demand) -> bool:
-    """Return whether there are any such paths that share no channel."""
+    """Return whether there are any such paths that share no channel and no risk."""
     return _Programme(topology, demand, is_spread=False, is_node_disjoint=False).is_feasible()
 
 
 class _Programme:
-    """Rows and columns of one kind's programme; columns are path-major: channels, starts, ends, and
-    the paths that are a single router, common to both ends."""
+    """Rows and columns of one kind's programme; columns are path-major: channels, starts, ends,
+    the paths that are a single router, common to both ends, and the risks that are run."""
 
     def __init__(
         self, topology: Topology, demand: Demand, *, is_spread: bool, is_node_disjoint: bool
@@ -81,11 +81,18 @@ class _Programme:
             if arc.to_router not in only_sources and arc.from_router not in only_targets
         ]
         ends = len(demand.sources) + len(demand.targets) + len(self._common)
-        self._width = len(self._arcs) + ends
+        risks: dict[str, list[int]] = {}
+        for index, arc in enumerate(self._arcs):
+            for risk in arc.risks:
+                risks.setdefault(risk, []).append(index)
+        self._risks = [running for running in risks.values() if len(running) > 1]
+        self._first_risk = len(self._arcs) + ends
+        self._width = self._first_risk + len(self._risks)
         self._rows: list[tuple[dict[int, float], float, float]] = []
         for path in range(self._paths):
             self._one_path(path)
         self._no_channel_twice()
+        self._no_risk_twice()
         self._no_single_router_twice(is_spread=is_spread)
         if is_node_disjoint:
             self._no_router_twice()
@@ -176,6 +183,18 @@ class _Programme:
     def _no_channel_twice(self) -> None:
         for index in range(len(self._arcs)):
             columns = [path * self._width + index for path in range(self._paths)]
+            self._rows.append((dict.fromkeys(columns, 1.0), -highspy.kHighsInf, 1))
+
+    def _no_risk_twice(self) -> None:
+        """Add a column for each path and risk: whether the path runs it; at most one path does."""
+        for number, running in enumerate(self._risks):
+            columns = [
+                path * self._width + self._first_risk + number for path in range(self._paths)
+            ]
+            for path, column in enumerate(columns):
+                for index in running:
+                    used = path * self._width + index
+                    self._rows.append(({used: 1.0, column: -1.0}, -highspy.kHighsInf, 0))
             self._rows.append((dict.fromkeys(columns, 1.0), -highspy.kHighsInf, 1))
 
     def _no_single_router_twice(self, *, is_spread: bool) -> None:

@@ -7,7 +7,7 @@ cost does not follow the latency, since otherwise the cheapest path would always
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from math import hypot
 from random import Random
@@ -34,6 +34,14 @@ COLLECTIONS: Final = ("topozoo", "sndlib", "backbone", "gabriel")
 REAL: Final = files(topohub) / "data"
 """Data of topohub, read here and not by `topohub.get`, which leaves its file open."""
 
+BESIDE_SHARE: Final = 0.15
+"""Share of the links that have another one beside them, in topologies with ducts."""
+
+DUCT_SHARE: Final = 0.2
+"""Ducts for each link, the share of those whose links meet, and the most links in one."""
+NEAR_SHARE: Final = 0.7
+DUCT_LINKS_MAX: Final = 4
+
 FAMILIES: Final = ("waxman", "regular", "scale-free", "small-world", "grid", "uniform")
 
 
@@ -48,6 +56,11 @@ class Topology:
     @property
     def routers(self) -> list[str]:
         return sorted(self.router_latency_us)
+
+    @property
+    def has_ducts(self) -> bool:
+        """True if links have named risks in common."""
+        return any(len(arc.risks) > 1 for arc in self.arcs)
 
     def graph(self) -> PathGraph:
         return PathGraph(self.arcs, self.router_latency_us)
@@ -85,6 +98,41 @@ def random_topology(family: str, routers: int, seed: int) -> Topology:
     return _topology(f"{family}/{routers}/{seed}", routers, links, random)
 
 
+def with_ducts(topology: Topology, random: Random) -> Topology:
+    """Return the topology with links beside some others, and with ducts that several links share.
+
+    The links of a duct often lie beside each other: they leave the same router.
+    """
+    links = [topology.arcs[at : at + 2] for at in range(0, len(topology.arcs), 2)]
+    number = len(topology.arcs)
+    for link in random.sample(links, round(BESIDE_SHARE * len(links))):
+        beside = (f"beside {number}",)
+        cost = random.randint(1, COST_MAX)
+        links.append(
+            tuple(
+                replace(arc, channel_id=number + at, cost=cost, risks=beside)
+                for at, arc in enumerate(link, start=1)
+            )
+        )
+        number += len(link)
+    ducts: dict[int, tuple[str, ...]] = {}
+    for duct in range(max(1, round(DUCT_SHARE * len(links)))):
+        first = random.randrange(len(links))
+        ends = {links[first][0].from_router, links[first][0].to_router}
+        near = [
+            at for at, (there, _) in enumerate(links) if ends & {there.from_router, there.to_router}
+        ]
+        among = near if random.random() < NEAR_SHARE else list(range(len(links)))
+        for at in random.sample(among, min(len(among), random.randint(2, DUCT_LINKS_MAX))):
+            ducts[at] = (*ducts.get(at, ()), f"duct-{duct}")
+    arcs = [
+        replace(arc, risks=(*arc.risks, *ducts.get(at, ())))
+        for at, link in enumerate(links)
+        for arc in link
+    ]
+    return replace(topology, name=f"{topology.name} with ducts", arcs=tuple(arcs))
+
+
 def _drawn(family: str, routers: int, seed: int) -> list[tuple[int, int]]:
     match family:
         case "waxman":
@@ -117,8 +165,9 @@ def _topology(
         if one == other:
             continue
         cost, latency_us = random.randint(1, COST_MAX), 1 + round(US_PER_KM * distance_km)
+        link = (f"link {len(arcs) // 2}",)
         for tail, head in ((one, other), (other, one)):
-            arcs.append(Arc(len(arcs) + 1, names[tail], names[head], cost, latency_us))
+            arcs.append(Arc(len(arcs) + 1, names[tail], names[head], cost, latency_us, link))
     latencies_us = {router: random.randint(0, ROUTER_LATENCY_US_MAX) for router in names}
     return Topology(name, tuple(arcs), latencies_us)
 

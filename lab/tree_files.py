@@ -155,6 +155,8 @@ def _channel_lines(channels: Iterable[EventChannel], *, is_short: bool) -> list[
         lines += ["[[channel]]", f'from = "{near}"', f'to = "{far}"']
         lines.append(f"latency_ms = {channel.latency_us / 1_000}")
         lines.append(f"bandwidth_bytes_per_s = {channel.bandwidth_bytes_per_s}")
+        lines += [f'name = "{channel.name}"'] if channel.name else []
+        lines += [f"risks = {list(channel.risks)}"] if channel.risks else []
     return lines
 
 

@@ -58,6 +58,8 @@ class BorderLink:
     latency_us: int
     bandwidth_bytes_per_s: int = 0
     queue_events_max: int = 1_024
+    name: str = ""
+    risks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,8 @@ def plan_tree(
                     latency_us=link.latency_us,
                     level=depth,
                     queue_events_max=link.queue_events_max,
+                    name=link.name,
+                    risks=link.risks,
                 )
             )
     brokers = {

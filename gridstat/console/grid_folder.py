@@ -310,4 +310,7 @@ def _channel_lines(channel: EventChannel) -> list[str]:
         f"mtu_bytes = {channel.mtu_bytes}",
         f"queue_events_max = {channel.queue_events_max}",
         f'security = "{channel.security}"',
+        *([f'name = "{channel.name}"'] if channel.name else []),
+        *([f"risks = {list(channel.risks)}"] if channel.risks else []),
+        *([f'to_address = "{channel.to_host}"'] if channel.to_host else []),
     ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from gridstat.model.copy_window import COPY_PATHS
 from gridstat.model.identifiers import path_name
@@ -280,13 +280,17 @@ def _one_in(counted_every: int, every: int) -> int:
     return counted_every // every if every and counted_every % every == 0 else 0
 
 
+_Way: TypeAlias = "tuple[tuple[str, ...], tuple[int, ...]]"
+"""Routers and channels of a path: two channels between the same two routers are two paths."""
+
+
 class PathLedgers:
     """Ledgers of one subscription's paths, in the order of its contract and then those it has
     left."""
 
     def __init__(self) -> None:
         self.granted: tuple[GrantedPath, ...] = ()
-        self._paths: dict[tuple[str, ...], _PathCounts] = {}
+        self._paths: dict[_Way, _PathCounts] = {}
         self._earlier = PathLedger(EARLIER, is_open=False)
         self.has_news = False
         """True if paths were left since the last report to the cloud."""
@@ -316,14 +320,15 @@ class PathLedgers:
         ends = Counter(path.routers[-1] for path in paths)
         before, self._paths = self._paths, {}
         for index, path in enumerate(paths):
-            path_counts = before.pop(path.routers, None) or _PathCounts(path, "", now_ns)
+            way = path.routers, path.channel_ids
+            path_counts = before.pop(way, None) or _PathCounts(path, "", now_ns)
             path_counts.name = path.name or path_name(index)
             path_counts.take(path, ends, now_ns)
-            self._paths[path.routers] = path_counts
-        for routers, path_counts in before.items():
+            self._paths[way] = path_counts
+        for way, path_counts in before.items():
             self.has_news |= path_counts.is_open
             path_counts.is_open = False
-            self._paths[routers] = path_counts
+            self._paths[way] = path_counts
         self._forget_oldest()
 
     def read(self, now: Counted) -> None:

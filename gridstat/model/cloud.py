@@ -6,10 +6,12 @@ Capacity that is promised to contracts is in `broker/capacity/resources.py`. Nam
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import unicodedata
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from gridstat.model.channel_security import HOP, Security, check_security
 from gridstat.model.errors import LayoutError
@@ -31,6 +33,12 @@ _CHANNEL_BOUNDS: Final = (
     ("queue_events_max", 1, 2**20),
 )
 """Bounds of a channel's attributes, as a core can store them."""
+WORD: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+"""Names within a file: of a channel beside another one, and of a risk."""
+WORD_CHARS_MAX: Final = 64
+RISKS_MAX: Final = 16
+Way: TypeAlias = tuple[str, str, str]
+"""Where a channel begins and ends, and its name among the channels between the two."""
 
 
 class RouterRole(Enum):
@@ -59,7 +67,13 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class EventChannel:
-    """A one-way connection of two routers; bandwidth 0 means undeclared: unpaced and unbounded."""
+    """A one-way connection of two routers; bandwidth 0 means undeclared: unpaced and unbounded.
+
+    Channels from one router to the same other one differ in `name`. The channel of the same name in
+    the opposite direction is the other direction of the same link. What can fail together shares a
+    name in `risks`; the two directions of a link always share a risk. `to_host` is the address at
+    which the receiver is reached by this channel, if it is another one than it reports.
+    """
 
     channel_id: ChannelId
     from_router: str
@@ -70,8 +84,16 @@ class EventChannel:
     mtu_bytes: int = 1_232
     queue_events_max: int = 1_024
     security: Security = HOP
+    name: str = ""
+    risks: tuple[str, ...] = ()
+    to_host: str = ""
 
     def __post_init__(self) -> None:
+        if self.name:
+            check_word(self.name, "channel name")
+        if self.to_host:
+            check_host(self.to_host, of=f"channel {self.label}")
+        check_risks(self.risks, of=f"channel {self.label}")
         check_security(self.security, of=f"channel {self.label}")
         if self.from_router == self.to_router:
             raise LayoutError(f"a channel from {self.from_router} to itself leads nowhere")
@@ -92,8 +114,77 @@ class EventChannel:
 
     @property
     def label(self) -> str:
-        """Readable name: `c1/e0→c1/i0`."""
-        return f"{self.from_router}→{self.to_router}"
+        """Readable name: `c1/e0→c1/i0`, and `c1/e0→c1/i0#north` for one with a name."""
+        return label_of_way(self.way)
+
+    @property
+    def way(self) -> Way:
+        return self.from_router, self.to_router, self.name
+
+    @property
+    def back_way(self) -> Way:
+        """The way of the opposite direction of the same link."""
+        return self.to_router, self.from_router, self.name
+
+    def host_at(self, reported: str) -> str:
+        """Return the receiver's address on this channel, given the one that it reports."""
+        return self.to_host or reported
+
+    @property
+    def link(self) -> str:
+        """Readable name of the link, the same for both directions: `c1/e0↔c1/i0#north`."""
+        one, other = sorted((self.from_router, self.to_router))
+        return f"{one}↔{other}#{self.name}" if self.name else f"{one}↔{other}"
+
+    @property
+    def risk_groups(self) -> tuple[str, ...]:
+        """All risks of the channel: its link, which no risk of a file can be called, and those
+        named."""
+        return (self.link, *self.risks)
+
+
+def label_of_way(way: Way) -> str:
+    from_router, to_router, name = way
+    return f"{from_router}→{to_router}#{name}" if name else f"{from_router}→{to_router}"
+
+
+def check_word(word: str, what: str) -> str:
+    """Return a channel's name or a risk if it is well formed; raise `LayoutError` otherwise."""
+    if len(word) > WORD_CHARS_MAX or not re.fullmatch(WORD, word):
+        raise LayoutError(
+            f"{what} {_printable(word)} is not letters, digits, `.`, `_` and `-`, at most "
+            f"{WORD_CHARS_MAX}",
+            hint='write it as in "duct-7"',
+        )
+    return word
+
+
+def check_host(host: str, *, of: str) -> str:
+    """Return an address if it is an IP address in digits; raise `LayoutError` otherwise."""
+    try:
+        is_any = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        is_any = True
+    if is_any or "%" in host:
+        raise LayoutError(
+            f"{of}: {_printable(host)} is not the IP address of a router",
+            hint="write it in digits, as in 192.0.2.7 or 2001:db8::7",
+        )
+    return host
+
+
+def check_risks(risks: tuple[str, ...], *, of: str) -> tuple[str, ...]:
+    """Return the risks of a channel if they are well formed, few enough, and all different."""
+    if len(risks) > RISKS_MAX:
+        raise LayoutError(
+            f"{of} has {len(risks)} risks, and {RISKS_MAX} are the most",
+            hint="give one name to what always fails together",
+        )
+    for at, risk in enumerate(risks):
+        check_word(risk, "risk")
+        if risk in risks[:at]:
+            raise LayoutError(f"{of} has risk {_printable(risk)} twice", hint="name it once")
+    return risks
 
 
 def check_name(name: str) -> str:

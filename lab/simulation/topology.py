@@ -25,6 +25,13 @@ EDGES: Final = 6
 NEAR: Final = 9
 """Number of neighbours among which edges lie; farther edges would make seeds slow."""
 LATENCIES_US: Final = (100, 400, 900)
+PARALLEL_SHARE: Final = 0.4
+"""Share of the topologies with links beside each other, and of their pairs that have two."""
+BESIDE_SHARE: Final = 0.3
+RISKS_SHARE: Final = 0.4
+"""Share of the topologies with named risks, their most, and the most links that run one."""
+DUCTS_MAX: Final = 3
+DUCT_LINKS_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +72,9 @@ def topology(outline: Outline) -> Topology:
         for number in range(size)
     )
     channels: list[EventChannel] = []
-    for one, other in pairs:
-        latency_us = random.choice(LATENCIES_US)
+    drawn = Random(f"links of {shape}/{size}/{room}/{outline.variant}")
+    for (one, other), name, risks in _links(pairs, drawn):
+        latency_us = drawn.choice(LATENCIES_US) if name else random.choice(LATENCIES_US)
         for sender, receiver in ((one, other), (other, one)):
             channels.append(
                 EventChannel(
@@ -75,10 +83,27 @@ def topology(outline: Outline) -> Topology:
                     f"{CLOUD}/r{receiver}",
                     bandwidth_bytes_per_s=bandwidth,
                     latency_us=latency_us,
+                    name=name,
+                    risks=risks,
                 )
             )
     edges = tuple(f"{CLOUD}/r{number}" for number in edge_numbers)
     return Topology(outline, routers, tuple(channels), edges)
+
+
+def _links(
+    pairs: list[tuple[int, int]], random: Random
+) -> list[tuple[tuple[int, int], str, tuple[str, ...]]]:
+    """Return a link for each pair, in some topologies second ones beside, and ducts of several."""
+    links = [(pair, "") for pair in pairs]
+    if random.random() < PARALLEL_SHARE:
+        links += [(pair, "beside") for pair in pairs if random.random() < BESIDE_SHARE]
+    ducts: dict[tuple[tuple[int, int], str], tuple[str, ...]] = {}
+    if random.random() < RISKS_SHARE:
+        for number in range(random.randint(1, DUCTS_MAX)):
+            for link in random.sample(links, min(len(links), random.randint(2, DUCT_LINKS_MAX))):
+                ducts[link] = (*ducts.get(link, ()), f"duct-{number}")
+    return [(pair, name, ducts.get((pair, name), ())) for pair, name in links]
 
 
 def _near(pairs: list[tuple[int, int]], centre: int) -> list[int]:

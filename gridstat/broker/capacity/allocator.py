@@ -561,7 +561,9 @@ class Allocator:
         """Replace the path of this index by one that crosses none of these routers."""
         staying = [(at, path) for at, path in enumerate(old.paths) if at != index]
         held = [claim_of(old.request, old.granted, at, path) for at, path in staying]
-        channels = {number for _, path in staying for number in path.channel_ids}
+        channels = self.resources.with_shared_risks(
+            number for _, path in staying for number in path.channel_ids
+        )
         alone = structs.replace(
             trial,
             excluded_channels=trial.excluded_channels | channels,

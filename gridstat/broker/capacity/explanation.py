@@ -6,11 +6,13 @@ and as JSON carries them. The caller adds names of end-points, states and counte
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from gridstat.broker.capacity.admission import label_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from fractions import Fraction
 
     from gridstat.broker.capacity.accounts import HopAccount
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.allocator import Allocator
     from gridstat.broker.capacity.latency_promises import Element
     from gridstat.broker.capacity.resources import Resources
+    from gridstat.model.cloud import EventChannel
 
 Facts = dict[str, Any]
 
@@ -40,9 +43,42 @@ def contract_facts(allocator: Allocator, subscription_id: int) -> Facts:
         ],
         "is_node_disjoint": contract.is_node_disjoint,
         "shares_edge": contract.shares_edge,
+        "shared": shared_facts(allocator.resources, contract.paths),
         "degraded": list(contract.degraded),
         "bottleneck": bottleneck_facts(allocator.resources, contract),
     }
+
+
+def shared_facts(resources: Resources, paths: Sequence[AllocatedPath]) -> list[Facts]:
+    """Return what each two paths share at present: routers, links and named risks.
+
+    Paths are disjoint when they are granted. A file that names risks later may show that they are
+    not.
+    """
+    found = []
+    for (one, first), (other, second) in combinations(enumerate(paths, start=1), 2):
+        routers = [name for name in first.routers if name in second.routers]
+        links, risks = (
+            sorted(of(resources, first) & of(resources, second)) for of in (_links, _risks)
+        )
+        if routers or links or risks:
+            found.append(
+                {"paths": [one, other], "routers": routers, "links": links, "risks": risks}
+            )
+    return found
+
+
+def _links(resources: Resources, path: AllocatedPath) -> set[str]:
+    return {channel.link for channel in _channels(resources, path)}
+
+
+def _risks(resources: Resources, path: AllocatedPath) -> set[str]:
+    return {risk for channel in _channels(resources, path) for risk in channel.risks}
+
+
+def _channels(resources: Resources, path: AllocatedPath) -> list[EventChannel]:
+    hops = [resources.channel(number).channel for number in path.channel_ids]
+    return [channel for channel in hops if channel is not None]
 
 
 def granted_facts(contract: Allocation) -> dict[int, Facts]:
@@ -83,6 +119,7 @@ def path_facts(
     return {
         "routers": list(path.routers),
         "channel_ids": list(path.channel_ids),
+        "channel_names": [channel.name for channel in _channels(resources, path)],
         "latency_us": latency_us,
         "latency_us_granted": path.latency_us,
         "latency_us_max": latency_us_max,
@@ -131,8 +168,10 @@ def channel_facts(resources: Resources, channel_id: int) -> Facts:
     assert channel is not None
     return {
         "label": channel.label,
+        "link": channel.link,
         "channel_id": channel_id,
         "security": channel.security,
+        "risks": list(channel.risks),
         "is_up": hop.is_up,
         "is_back_pressured": hop.is_back_pressured,
         "bytes_per_s": rounded(hop.bytes.value),
@@ -201,6 +240,7 @@ def _channel_part(resources: Resources, channel_id: int) -> Facts:
         "what": label_of(resources, channel_id),
         "latency_us": hop.latency_us,
         "security": hop.channel.security,
+        "risks": list(hop.channel.risks),
         "declared_us": hop.channel.latency_us,
         "burst_events": hop.burst.events,
         "burst_us": hop.latency_us - hop.channel.latency_us,

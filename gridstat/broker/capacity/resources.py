@@ -18,18 +18,20 @@ from gridstat.broker.capacity.accounts import HopAccount, RouterAccount, RowDivi
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
 from gridstat.broker.capacity.latency_promises import Element, LatencyPromises, PathKey
 from gridstat.broker.capacity.stream_costs import StreamCost
+from gridstat.model.cloud import label_of_way
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
 from gridstat.model.paths import Arc, PathGraph
 from gridstat.model.probe_law import PROBES_DEFAULT
 from gridstat.model.qos import BASELINE_MODE
 from gridstat.model.status import StatusVariable
+from gridstat.model.wire_law import is_ipv6_address
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from gridstat.broker.capacity.charges import Amount
-    from gridstat.model.cloud import EventChannel, Router
+    from gridstat.model.cloud import EventChannel, Router, Way
     from gridstat.model.probe_law import ProbeSettings
 
 HOP_COST: Final = 1_000
@@ -87,7 +89,9 @@ class Resources:
         self._mode_sets = mode_sets
         self._routers: dict[str, RouterAccount] = {}
         self._channels: dict[int, HopAccount] = {}
-        self._between: dict[tuple[str, str], int] = {}
+        self._on: dict[Way, int] = {}
+        self._at_risk: dict[str, set[int]] = {}
+        """Channels of each risk; those of a link are its two directions."""
         self._channels_at: dict[str, set[int]] = {}
         self._entries: dict[str, HopAccount] = {}
         self._border_entries: dict[tuple[str, str], HopAccount] = {}
@@ -132,13 +136,15 @@ class Resources:
 
     def add_channel(self, channel: EventChannel) -> None:
         ends = (channel.from_router, channel.to_router)
-        if channel.channel_id in self._channels or ends in self._between:
+        if channel.channel_id in self._channels or channel.way in self._on:
             raise LayoutError(f"channel {channel.channel_id}, {channel.label}, exists already")
         routers = (self.router(channel.from_router), self.router(channel.to_router))
         hop = HopAccount(routers, self._mode_sets, channel, self.probes)
-        hop.set_ip_version(is_ipv6=routers[-1].is_ipv6)
+        hop.set_ip_version(is_ipv6=_is_ipv6(channel, is_ipv6=routers[-1].is_ipv6))
         self._channels[channel.channel_id] = hop
-        self._between[ends] = channel.channel_id
+        self._on[channel.way] = channel.channel_id
+        for risk in channel.risk_groups:
+            self._at_risk.setdefault(risk, set()).add(channel.channel_id)
         for name in ends:
             self._channels_at[name].add(channel.channel_id)
         self._topology_changed()
@@ -148,9 +154,12 @@ class Resources:
         assert hop.channel is not None
         if hop.streams:
             raise StillInUse(f"channel {hop.channel.label} carries {len(hop.streams)} variables")
-        ends = (hop.channel.from_router, hop.channel.to_router)
-        del self._channels[channel_id], self._between[ends]
-        for name in ends:
+        del self._channels[channel_id], self._on[hop.channel.way]
+        for risk in hop.channel.risk_groups:
+            self._at_risk[risk].discard(channel_id)
+            if not self._at_risk[risk]:
+                del self._at_risk[risk]
+        for name in (hop.channel.from_router, hop.channel.to_router):
             self._channels_at[name].discard(channel_id)
         self._topology_changed()
 
@@ -161,17 +170,28 @@ class Resources:
             number
             for number in sorted(self._channels_at[name])
             if self.ends_at(number, (name,))
-            and self._channels[number].set_ip_version(is_ipv6=is_ipv6)
+            and (hop := self._channels[number]).channel is not None
+            and hop.set_ip_version(is_ipv6=_is_ipv6(hop.channel, is_ipv6=is_ipv6))
         ]
         if changed:
             self._update_predictions(changed)
             self._topology_changed()
 
-    def channel_between(self, from_router: str, to_router: str) -> int:
+    def channel_between(self, from_router: str, to_router: str, name: str = "") -> int:
+        way = (from_router, to_router, name)
         try:
-            return self._between[from_router, to_router]
+            return self._on[way]
         except KeyError:
-            raise NoSuchChannel(f"there is no channel {from_router}→{to_router}") from None
+            raise NoSuchChannel(f"there is no channel {label_of_way(way)}") from None
+
+    def with_shared_risks(self, channel_ids: Iterable[int]) -> frozenset[int]:
+        """Return these channels, and all others that share a risk with one of them."""
+        found: set[int] = set()
+        for number in channel_ids:
+            channel = self._channels[number].channel
+            assert channel is not None
+            found = found.union(*(self._at_risk[risk] for risk in channel.risk_groups))
+        return frozenset(found)
 
     def channels_at(self, name: str) -> list[HopAccount]:
         """Return the channels to and from a router, in the order of their numbers."""
@@ -351,6 +371,7 @@ class Resources:
                     to_router=hop.channel.to_router,
                     cost=HOP_COST,
                     latency_us=hop.latency_us,
+                    risks=hop.channel.risk_groups,
                 )
                 for number, hop in sorted(self._channels.items())
                 if hop.channel is not None
@@ -461,6 +482,11 @@ class Resources:
                 self._is_graph_old = True
                 late.extend((element, key) for key in moved)
         return late
+
+
+def _is_ipv6(channel: EventChannel, *, is_ipv6: bool) -> bool:
+    """Return whether a channel leads to an IPv6 address, given whether its receiver reports one."""
+    return is_ipv6_address(channel.to_host) if channel.to_host else is_ipv6
 
 
 class CarryingChannels:

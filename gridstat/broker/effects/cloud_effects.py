@@ -128,10 +128,11 @@ class CloudEffects:
         done.tables.append(partial(refresh, channel))
 
     def _is_possible(self, channel: EventChannel) -> bool:
-        """Return whether both ends exist and have no channel yet; the file may have changed."""
+        """Return whether both ends exist, without such a channel yet; the file may have changed."""
         registry = self._registry
         ends = channel.from_router, channel.to_router
-        return all(end in registry.routers for end in ends) and ends not in registry.channel_between
+        is_new = channel.way not in registry.channel_on
+        return is_new and all(end in registry.routers for end in ends)
 
     def _add_router(self, router: Router, report: RouterReported | None = None) -> None:
         self._registry.add_router(router)

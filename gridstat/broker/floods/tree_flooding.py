@@ -287,7 +287,7 @@ class TreeFlooding:
         refusal = flooding_refusal(
             channel,
             self.reservations.taken(),
-            is_ipv6=channels.receives_by_ipv6(channel.to_router),
+            is_ipv6=channels.is_ipv6(channel),
         )
         return None if refusal is None else refused(refusal)
 

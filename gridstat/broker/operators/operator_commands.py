@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
-
-from msgspec import structs
+from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.operators.cloud_account import CloudAccount
@@ -23,7 +21,7 @@ from gridstat.broker.records.operations import (
 from gridstat.broker.records.registry import ALLOTTED_CHANNEL_ID_MIN
 from gridstat.broker.records.snapshot import cloud_snapshot
 from gridstat.broker.requests.outcomes import few_words, refused
-from gridstat.model.cloud import check_name
+from gridstat.model.cloud import check_name, label_of_way
 from gridstat.model.errors import (
     GridStatError,
     LayoutError,
@@ -37,18 +35,20 @@ from gridstat.model.identifiers import ChannelId
 from gridstat.net.command.operator_messages import (
     Account,
     AddChannel,
+    AddNamedChannel,
     AddRouter,
     Explain,
     OperatorAnswer,
     OperatorCommand,
     RemoveChannel,
+    RemoveNamedChannel,
     RemoveRouter,
     Survey,
     TreeCommand,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from gridstat.broker.capacity.allocation import Refusal
     from gridstat.broker.context import BrokerContext
@@ -57,7 +57,11 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.operations import Operation
     from gridstat.broker.routers.router_health import RouterHealth
-    from gridstat.model.cloud import EventChannel, Router
+    from gridstat.model.cloud import EventChannel, Router, Way
+
+
+TEXT_MAX: Final = 200
+ANOTHER_NAME: Final = "a channel beside it needs a name of its own: --name"
 
 
 class OperatorCommands:
@@ -95,6 +99,8 @@ class OperatorCommands:
                 RemoveRouter: self._remove_router,
                 AddChannel: self._add_channel,
                 RemoveChannel: self._remove_channel,
+                AddNamedChannel: self._add_channel,
+                RemoveNamedChannel: self._remove_channel,
             },
             asks_about=frozenset({AddChannel, RemoveChannel}),
             survey=self.survey,
@@ -194,16 +200,19 @@ class OperatorCommands:
         self._health.absence_timed_out(command.name)  # A router that was absent still is.
         self._failed(peer, command.request_id, reason)
 
-    def _add_channel(self, peer: str, command: AddChannel) -> None:
+    def _add_channel(self, peer: str, command: AddChannel | AddNamedChannel) -> None:
         registry, channel = self._context.registry, command.channel
         for end in (channel.from_router, channel.to_router):
             if end not in registry.routers:
                 raise NoSuchRouter(f"there is no router {end}")
-        known_id = registry.channel_between.get((channel.from_router, channel.to_router))
+        known_id = registry.channel_on.get(channel.way)
         if known_id is not None:
             known = registry.channels[known_id]
             if replace(channel, channel_id=known.channel_id) != known:
-                raise LayoutError(f"channel {known.label} exists already, with other properties")
+                raise LayoutError(
+                    f"channel {known.label} exists already, with other properties",
+                    hint=ANOTHER_NAME,
+                )
             self._answer(peer, command.request_id, _added(known))
             return
         if channel.channel_id == 0:
@@ -215,20 +224,23 @@ class OperatorCommands:
             )
         elif channel.channel_id in registry.channels:
             raise LayoutError(f"channel_id {channel.channel_id} is taken")
-        refusal = self._context.capabilities.objection(structs.replace(command, channel=channel))
+        refusal = self._context.capabilities.objection(
+            AddChannel(request_id=command.request_id, channel=channel)
+        )
         if refusal is not None:
             self._refuse(peer, command.request_id, refusal)
             return
         done = partial(self._done, peer, command.request_id, _added(channel))
         self._commit(peer, command.request_id, ChannelAdded(channel=channel), done)
 
-    def _remove_channel(self, peer: str, command: RemoveChannel) -> None:
+    def _remove_channel(self, peer: str, command: RemoveChannel | RemoveNamedChannel) -> None:
         registry = self._context.registry
-        number = registry.channel_between.get((command.from_router, command.to_router))
+        way = way_of(command)
+        number = registry.channel_on.get(way)
         if number is None:
-            raise NoSuchChannel(f"there is no channel {command.from_router}→{command.to_router}")
+            raise no_such_channel(way, registry.channel_on)
         using = registry.over_channel.get(number, ())
-        refusal = self._context.capabilities.objection(command)
+        refusal = self._context.capabilities.objection(RemoveChannel(command.request_id, *way[:2]))
         if refusal is not None:
             self._refuse(peer, command.request_id, refusal)
             return
@@ -275,6 +287,18 @@ class OperatorCommands:
 
     def _refuse(self, peer: str, request_id: int, error: GridStatError | Refusal) -> None:
         self._context.send(peer, OperatorAnswer(request_id=request_id, refused=refused(error)))
+
+
+def way_of(command: RemoveChannel | RemoveNamedChannel) -> Way:
+    name = command.name if isinstance(command, RemoveNamedChannel) else ""
+    return command.from_router, command.to_router, name
+
+
+def no_such_channel(way: Way, others: Iterable[Way]) -> NoSuchChannel:
+    """Return an error that tells the names of the channels that are there instead."""
+    beside = [label_of_way(other) for other in sorted(others) if other[:2] == way[:2]]
+    hint = f"there are {', '.join(few_words(beside))}" if beside else ""
+    return NoSuchChannel(f"there is no channel {label_of_way(way)[:TEXT_MAX]}", hint=hint)
 
 
 def _added(channel: EventChannel) -> Facts:

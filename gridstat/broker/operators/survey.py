@@ -29,7 +29,7 @@ from gridstat.model.errors import NoSuchVariable
 from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Subscribed
@@ -152,7 +152,33 @@ class Surveyor:
                 ),
             ],
             "channels": [] if variable is None else self._carriers(variable.variable_id),
+            "borders": self._borders(asked, numbers),
         }
+
+    def _borders(self, asked: Iterable[AskedContract], numbers: Iterable[int]) -> list[Facts]:
+        """Return the channels between clouds that these contracts use at routers of this cloud."""
+        registry = self._context.registry
+        granted = [found.granted.paths for found in asked if found.granted is not None]
+        used = {
+            number
+            for paths in granted
+            for path in paths
+            for piece in path.pieces
+            for number in piece.channel_ids
+        }
+        for number in islice(sorted(numbers), LISTED_MAX):
+            record = registry.subscriptions[number].record
+            used.update(channel_id for _, channel_id in (*record.entries, *record.exits))
+        return [
+            {
+                "channel_id": number,
+                "label": border.channel.label,
+                "link": border.channel.link,
+                "risks": list(border.channel.risks),
+            }
+            for number, border in sorted(registry.tree.borders.items())
+            if number in used
+        ]
 
     def _carriers(self, variable_id: int) -> list[Facts]:
         return variable_channel_facts(self._context.reservations.resources, variable_id)

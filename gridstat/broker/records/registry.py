@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operation import Applied, Step
     from gridstat.broker.records.operations import PatternHeld, RouterReported, Subscribed
     from gridstat.model.channel_security import Security
-    from gridstat.model.cloud import EventChannel, Router
+    from gridstat.model.cloud import EventChannel, Router, Way
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import LedgerEntry
 
@@ -198,7 +198,7 @@ class Registry:
         self.routers: dict[str, Router] = {}
         self.channels: dict[int, EventChannel] = {}
         self.channels_of: dict[str, set[int]] = {}
-        self.channel_between: dict[tuple[str, str], int] = {}
+        self.channel_on: dict[Way, int] = {}
         self.reports: dict[str, RouterReported] = {}
         self.endpoints: dict[str, EndPoint] = {}
         self.retired: dict[str, int] = {}
@@ -260,7 +260,7 @@ class Registry:
         self.channels[channel.channel_id] = channel
         self.channels_of.setdefault(channel.from_router, set()).add(channel.channel_id)
         self.channels_of.setdefault(channel.to_router, set()).add(channel.channel_id)
-        self.channel_between[channel.from_router, channel.to_router] = channel.channel_id
+        self.channel_on[channel.way] = channel.channel_id
 
     def remove_channel(self, channel_id: int) -> None:
         channel = self.channels.pop(channel_id, None)
@@ -268,7 +268,7 @@ class Registry:
             self.channel_ids.discard(channel_id)
             for end in (channel.from_router, channel.to_router):
                 self.channels_of.get(end, set()).discard(channel_id)
-            self.channel_between.pop((channel.from_router, channel.to_router), None)
+            self.channel_on.pop(channel.way, None)
 
     # End-points.
 

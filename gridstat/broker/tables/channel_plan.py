@@ -96,11 +96,11 @@ class ChannelPlan:
             self._tables.withhold_channel(channel.from_router, channel.channel_id)
             self._tables.remove_source(channel.to_router, channel.channel_id)
             return
-        back = (channel.to_router, channel.from_router)
         sender, receiver = (
             self._registry.reports[end] for end in (channel.from_router, channel.to_router)
         )
-        bandwidth, is_ipv6 = channel.bandwidth_bytes_per_s, is_ipv6_address(receiver.host)
+        bandwidth = channel.bandwidth_bytes_per_s
+        is_ipv6 = is_ipv6_address(channel.host_at(receiver.host))
         probe_interval_ms = self._probes.interval_ms_of(bandwidth, is_ipv6=is_ipv6)
         self._tables.put_channel(
             channel.from_router,
@@ -116,7 +116,7 @@ class ChannelPlan:
             channel.to_router,
             source_order(
                 channel,
-                back_channel=self._registry.channel_between.get(back, 0),
+                back_channel=self._registry.channel_on.get(channel.back_way, 0),
                 version=version,
                 silent_ms_max=self._probes.silent_ms_max_of(bandwidth, is_ipv6=is_ipv6),
                 probe_interval_ms=probe_interval_ms if receiver.takes_probe_interval else 0,
@@ -126,7 +126,7 @@ class ChannelPlan:
     def refresh_pair(self, channel: EventChannel) -> None:
         """Order an added or removed channel, and the reverse one that names it back channel."""
         self.refresh(channel)
-        back = self._registry.channel_between.get((channel.to_router, channel.from_router))
+        back = self._registry.channel_on.get(channel.back_way)
         if back is not None:
             self.refresh(self._registry.channels[back])
 
@@ -140,7 +140,7 @@ class ChannelPlan:
         channel, version = border.channel, border.datagram_version
         bandwidth, probes = channel.bandwidth_bytes_per_s, self._probes.between_clouds()
         if channel.from_router in self._registry.routers:
-            is_ipv6 = is_ipv6_address(border.host)
+            is_ipv6 = is_ipv6_address(channel.host_at(border.host))
             probe_interval_ms = probes.interval_ms_of(bandwidth, is_ipv6=is_ipv6)
             order = channel_order(
                 channel,
@@ -153,7 +153,7 @@ class ChannelPlan:
         if channel.to_router in self._registry.routers:
             # `border.host` is the sender's address; the channel leads to our own.
             report = self._registry.reports.get(channel.to_router)
-            is_ipv6 = report is not None and is_ipv6_address(report.host)
+            is_ipv6 = report is not None and is_ipv6_address(channel.host_at(report.host))
             silent_ms_max = probes.silent_ms_max_of(bandwidth, is_ipv6=is_ipv6)
             order_in = source_order(
                 channel,

@@ -133,7 +133,7 @@ def channel_order(
     return ChannelOrder(
         channel_id=channel.channel_id,
         to=channel.to_router,
-        host=receiver.host,
+        host=channel.host_at(receiver.host),
         data_port=receiver.data_port,
         urgent_port=receiver.urgent_port,
         level=channel.level,

@@ -41,7 +41,7 @@ from gridstat.net.command.tree_messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gridstat.broker.tree.tree_borders import TreeBorders
     from gridstat.broker.tree.tree_context import TreeContext
@@ -305,8 +305,10 @@ class BorderGraph:
     def _add_edge(self, from_router: str, to_router: str, latency_us: int, ways: int = 1) -> None:
         self._ways_out[from_router] = self._ways_out.get(from_router, 0) + ways
         self._ways_into[to_router] = self._ways_into.get(to_router, 0) + ways
-        copies = [(to_router, (from_router, to_router, copy)) for copy in range(ways)]
-        self._steps.setdefault(from_router, []).extend(copies)
+        steps = self._steps.setdefault(from_router, [])
+        count = len(steps)  # Channels beside each other, and copies of a link, are told apart.
+        copies = [(to_router, (from_router, count + copy)) for copy in range(ways)]
+        steps.extend(copies)
         self._out.setdefault(from_router, []).append((to_router, latency_us))
         self._into.setdefault(to_router, []).append((from_router, latency_us))
         self._edge_count += 1
@@ -407,9 +409,12 @@ class BorderGraph:
 
     def _free(self, from_router: str, to_router: str) -> Free:
         channels = self._context.state.channels
-        number = channels.between.get((from_router, to_router))
-        if number is not None:
-            return channels.accounts[number].free_bytes_per_s(), None
+        parallel = channels.between.get((from_router, to_router))
+        if parallel:
+            usable = [
+                account for number in parallel if (account := channels.accounts[number]).is_usable
+            ]
+            return _most([account.free_bytes_per_s() for account in usable]), None
         child = self._context.state.families.child_at(from_router)
         abstract_link = self.abstract_links(child or "").get((from_router, to_router))
         if abstract_link is None:
@@ -455,6 +460,15 @@ def _shortest_paths(out: Mapping[str, list[tuple[str, int]]], origin: str) -> Bo
                 before[onward] = router
                 heappush(heap, (total, onward))
     return BorderReach(found, before)
+
+
+def _most(free: Sequence[dict[int, int] | None]) -> dict[int, int] | None:
+    """Return the maximum for every mode of several channels beside each other."""
+    bounded = [each for each in free if each is not None]
+    if len(bounded) < len(free) or not bounded:
+        return None
+    modes = {mode for each in bounded for mode in each}
+    return {mode: max(each.get(mode, each.get(0, 0)) for each in bounded) for mode in sorted(modes)}
 
 
 def _least(one: dict[int, int] | None, other: dict[int, int] | None) -> dict[int, int] | None:

@@ -10,9 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from gridstat.broker.capacity.explanation import probe_facts
+from gridstat.broker.operators.operator_commands import ANOTHER_NAME, no_such_channel, way_of
 from gridstat.broker.tree.tree_capability import FromChild, TreeCapability
 from gridstat.broker.tree.tree_operations import (
     ChannelsNumbered,
@@ -20,8 +19,13 @@ from gridstat.broker.tree.tree_operations import (
     TreeChannelRemoved,
 )
 from gridstat.model.cloud import check_name
-from gridstat.model.errors import LayoutError, LimitReached, NoSuchChannel, StillInUse
-from gridstat.net.command.operator_messages import AddChannel, RemoveChannel
+from gridstat.model.errors import LayoutError, LimitReached, StillInUse
+from gridstat.net.command.operator_messages import (
+    AddChannel,
+    AddNamedChannel,
+    RemoveChannel,
+    RemoveNamedChannel,
+)
 from gridstat.net.command.tree_messages import (
     BORDERS_MAX,
     BorderChannelReported,
@@ -61,7 +65,12 @@ class ChannelCommands:
                 BorderChannelReported: FromChild(borders.channel_reported, self._is_at),
             },
             parent_messages={OpenBorder: borders.open_above, CloseBorder: borders.close_above},
-            operator_commands={AddChannel: self._add, RemoveChannel: self._remove},
+            operator_commands={
+                AddChannel: self._add,
+                RemoveChannel: self._remove,
+                AddNamedChannel: self._add,
+                RemoveNamedChannel: self._remove,
+            },
             asks_about=frozenset({AddChannel, RemoveChannel}),
             survey=self._facts,
             operations={
@@ -99,15 +108,17 @@ class ChannelCommands:
 
     # Commands.
 
-    def _add(self, peer: str, command: AddChannel) -> None:
+    def _add(self, peer: str, command: AddChannel | AddNamedChannel) -> None:
         state, channel = self._context.state, command.channel
         check_between(state.families.child_at, channel)
-        number = state.channels.between.get((channel.from_router, channel.to_router))
+        number = state.channels.on.get(channel.way)
         if number is not None:
             known = state.channels.accounts[number].channel
             same = replace(channel, channel_id=known.channel_id, level=known.level)
             if same != known:
-                raise LayoutError(f"channel {known.label} is there already, and is another")
+                raise LayoutError(
+                    f"channel {known.label} is there already, and is another", hint=ANOTHER_NAME
+                )
             self._operators.answer(peer, command.request_id, _added(known))
             return
         if channel.channel_id:
@@ -118,7 +129,7 @@ class ChannelCommands:
         for end in (channel.from_router, channel.to_router):
             self._check_borders(check_name(end))
         numbered = replace(channel, channel_id=state.channels.next_number())
-        if self._operators.is_refused(peer, structs.replace(command, channel=numbered)):
+        if self._operators.is_refused(peer, AddChannel(command.request_id, numbered)):
             return
         added = partial(self._added, peer, command.request_id, numbered)
         self._operators.commit(peer, command.request_id, TreeChannelAdded(channel=numbered), added)
@@ -137,12 +148,13 @@ class ChannelCommands:
                 hint="let the channel begin or end at one of those",
             )
 
-    def _remove(self, peer: str, command: RemoveChannel) -> None:
+    def _remove(self, peer: str, command: RemoveChannel | RemoveNamedChannel) -> None:
         state = self._context.state
-        number = state.channels.between.get((command.from_router, command.to_router))
+        way = way_of(command)
+        number = state.channels.on.get(way)
         if number is None:
-            raise NoSuchChannel(f"there is no channel {command.from_router}→{command.to_router}")
-        if self._operators.is_refused(peer, command):
+            raise no_such_channel(way, state.channels.on)
+        if self._operators.is_refused(peer, RemoveChannel(command.request_id, *way[:2])):
             return
         account = state.channels.accounts[number]
         using = state.holdings.over_channel(number)
@@ -181,6 +193,7 @@ class ChannelCommands:
             "channel_id": number,
             "level": self._context.state.depth,
             "security": channel.security,
+            "risks": list(channel.risks),
             "is_open": self._borders.is_open(channel),
             "is_up": not account.down_at,
             "is_pressed": account.is_back_pressured,

@@ -22,20 +22,18 @@ if TYPE_CHECKING:
 
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.tree.owned_channels import OwnedChannels
-
-Ends = tuple[str, str]
+    from gridstat.model.cloud import Way
 
 
 class ConfiguredChannels:
-    """Numbers by the two ends of a channel; in the order of the file before any replay."""
+    """Numbers by the ends and the name of a channel; in the order of the file before any replay."""
 
     def __init__(self, channels: OwnedChannels) -> None:
         self._channels = channels
-        self._of_file: dict[Ends, EventChannel] = {
-            (found.channel.from_router, found.channel.to_router): found.channel
-            for found in channels.accounts.values()
+        self._of_file: dict[Way, EventChannel] = {
+            found.channel.way: found.channel for found in channels.accounts.values()
         }
-        self._numbered: dict[Ends, int] = {}
+        self._numbered: dict[Way, int] = {}
         self._is_numbered = False
 
     def begin_replay(self) -> None:
@@ -50,36 +48,34 @@ class ConfiguredChannels:
         self._channels.index_last = max(self._channels.index_last, operation.index_last)
         added: list[int] = []
         removed = [self._channels.remove(number) for number in self.forgotten(operation)]
-        for from_router, to_router, index in operation.numbers:
-            ends = (from_router, to_router)
+        for way, index in operation.by_way:
             if not index:
-                self._numbered.pop(ends, None)
+                self._numbered.pop(way, None)
                 continue
-            if ends not in self._channels.between:
-                added.append(self._add(ends, index))
-            self._numbered[ends] = self._channels.between[ends] & CHANNELS_MAX
+            if way not in self._channels.on:
+                added.append(self._add(way, index))
+            self._numbered[way] = self._channels.on[way] & CHANNELS_MAX
 
         def undo() -> None:
             self._numbered, self._is_numbered = before, was_numbered
             for number in added:
                 self._channels.remove(number)
             for channel in removed:
-                self._add((channel.from_router, channel.to_router), channel.channel_id)
+                self._add(channel.way, channel.channel_id)
             self._channels.index_last = index_before
 
         done.undo.append(undo)
         return added
 
     def forgotten(self, operation: ChannelsNumbered) -> list[int]:
-        between = self._channels.between
-        ends = [(one, other) for one, other, index in operation.numbers if not index]
-        return [between[pair] for pair in ends if pair in between]
+        on = self._channels.on
+        return [on[way] for way, index in operation.by_way if not index and way in on]
 
-    def _add(self, ends: Ends, index: int) -> int:
+    def _add(self, way: Way, index: int) -> int:
         number = self._channels.numbered(index & CHANNELS_MAX)
-        known = self._of_file.get(ends) or EventChannel(number, *ends)
+        known = self._of_file.get(way) or EventChannel(number, way[0], way[1], name=way[2])
         self._channels.add(replace(known, channel_id=number))
-        if ends not in self._of_file:
+        if way not in self._of_file:
             self._channels.mark(number, NOT_IN_FILE, is_up=False)
         return number
 
@@ -87,17 +83,17 @@ class ConfiguredChannels:
         """Return the operation that numbers new channels and drops these unused ones."""
         index_next = self._channels.next_number() & CHANNELS_MAX
         dropped = [self._channels.accounts[number].channel for number in unused]
-        numbers = [(found.from_router, found.to_router, 0) for found in dropped]
-        for ends in self._of_file:
-            known = self._channels.between.get(ends)
-            if ends in self._numbered:
+        numbers = [(found.way, 0) for found in dropped]
+        for way in self._of_file:
+            known = self._channels.on.get(way)
+            if way in self._numbered:
                 continue
             index = index_next if known is None else known & CHANNELS_MAX
             index_next += known is None
-            numbers.append((*ends, index))
+            numbers.append((way, index))
         if self._is_numbered and not numbers:
             return []
-        return [ChannelsNumbered(numbers=tuple(numbers))]
+        return [ChannelsNumbered.of(numbers)]
 
     def missing_in_file(self) -> list[int]:
         """Return the numbers of channels that are no longer in the file."""
@@ -107,13 +103,12 @@ class ConfiguredChannels:
     def operations(self) -> Iterator[ChannelsNumbered | TreeChannelAdded | TreeChannelRemoved]:
         """Return all numbers as operations, then the changes that operators have made."""
         if self._is_numbered:
-            numbers = tuple((*ends, index) for ends, index in self._numbered.items())
-            yield ChannelsNumbered(numbers=numbers, index_last=self._channels.index_last)
-        between, accounts = self._channels.between, self._channels.accounts
-        for ends, index in self._numbered.items():
+            yield ChannelsNumbered.of(self._numbered.items(), self._channels.index_last)
+        on, accounts = self._channels.on, self._channels.accounts
+        for way, index in self._numbered.items():
             number = self._channels.numbered(index)
-            if between.get(ends) != number:
+            if on.get(way) != number:
                 yield TreeChannelRemoved(channel_id=number)
-        for ends, known in between.items():
-            if self._numbered.get(ends) != known & CHANNELS_MAX:
+        for way, known in on.items():
+            if self._numbered.get(way) != known & CHANNELS_MAX:
                 yield TreeChannelAdded(channel=accounts[known].channel)

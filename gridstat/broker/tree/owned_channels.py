@@ -17,13 +17,14 @@ from gridstat.model.errors import LayoutError, LimitReached, NoSuchChannel, Stil
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT
 from gridstat.model.probe_law import PROBES_DEFAULT
+from gridstat.model.wire_law import is_ipv6_address
 from gridstat.net.command.tree_messages import PREFIX_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gridstat.broker.tree.tree_operations import ScopePath
-    from gridstat.model.cloud import EventChannel
+    from gridstat.model.cloud import EventChannel, Way
     from gridstat.model.latency_model import LatencyModel
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.segment_messages import Payer
@@ -61,7 +62,9 @@ class OwnedChannels:
         self.ends_us = model.predict(())
         self.accounts: dict[int, ChannelAccount] = {}
         self.shares = ScopeShares(self.accounts)
-        self.between: dict[tuple[str, str], int] = {}
+        self.on: dict[Way, int] = {}
+        self.between: dict[tuple[str, str], set[int]] = {}
+        """Channels from one router to another one, which differ in name."""
         self.at_router: dict[str, set[int]] = {}
         self.version = 0
         self.layout_version = 0
@@ -91,13 +94,14 @@ class OwnedChannels:
 
     def add(self, channel: EventChannel) -> None:
         ends = (channel.from_router, channel.to_router)
-        if ends in self.between or channel.channel_id in self.accounts:
+        if channel.way in self.on or channel.channel_id in self.accounts:
             raise LayoutError(f"channel {channel.label} is there already")
         number = channel.channel_id
         account = self.accounts[number] = ChannelAccount(channel)
-        account.carriage.set_ip_version(is_ipv6=self.receives_by_ipv6(channel.to_router))
+        account.carriage.set_ip_version(is_ipv6=self.is_ipv6(channel))
         self.index_last = max(self.index_last, number & CHANNELS_MAX)
-        self.between[ends] = number
+        self.on[channel.way] = number
+        self.between.setdefault(ends, set()).add(number)
         for router in ends:
             self.at_router.setdefault(router, set()).add(number)
         self.version += 1
@@ -110,8 +114,12 @@ class OwnedChannels:
             raise StillInUse(
                 f"channel {channel.label} carries {len(account.carriage.streams)} variables"
             )
-        del self.accounts[channel_id], self.between[channel.from_router, channel.to_router]
-        for router in (channel.from_router, channel.to_router):
+        del self.accounts[channel_id], self.on[channel.way]
+        ends = (channel.from_router, channel.to_router)
+        self.between[ends].discard(channel_id)
+        if not self.between[ends]:
+            del self.between[ends]
+        for router in ends:
             self.at_router[router].discard(channel_id)
             if not self.at_router[router]:
                 del self.at_router[router]
@@ -137,6 +145,7 @@ class OwnedChannels:
         """
         accounts = list(self.accounts.values())
         self.accounts.clear()
+        self.on.clear()
         self.between.clear()
         self.at_router.clear()
         self._prefix = prefix
@@ -166,7 +175,7 @@ class OwnedChannels:
         return self._plain[1]
 
     def back_channel(self, channel: EventChannel) -> int:
-        return self.between.get((channel.to_router, channel.from_router), 0)
+        return self.on.get(channel.back_way, 0)
 
     # Reports of their ends.
 
@@ -189,8 +198,15 @@ class OwnedChannels:
         for number in self.at_router.get(router, ()):
             account = self.accounts[number]
             carriage = account.carriage
-            if account.channel.to_router == router and carriage.set_ip_version(is_ipv6=is_ipv6):
+            is_changed = carriage.set_ip_version(is_ipv6=self.is_ipv6(account.channel))
+            if account.channel.to_router == router and is_changed:
                 carriage.latency_us = carriage.predicted_us(self.model)
+
+    def is_ipv6(self, channel: EventChannel) -> bool:
+        """Return whether a channel leads to an address of IPv6, as far as it is known."""
+        if channel.to_host:
+            return is_ipv6_address(channel.to_host)
+        return self.receives_by_ipv6(channel.to_router)
 
     def receives_by_ipv6(self, router: str) -> bool:
         """Return whether a border router has reported an address of IPv6."""

@@ -217,7 +217,13 @@ class PathPlanner:
             uses.append(use)
             estimates.append(estimate_us)
         arcs = [
-            Arc(number, *_nodes(use, query, own), 1 if is_inside(use) else _HOP_COST, estimate_us)
+            Arc(
+                number,
+                *_nodes(use, query, own),
+                cost=1 if is_inside(use) else _HOP_COST,
+                latency_us=estimate_us,
+                risks=own[use[2]].channel.risk_groups if use[2] in own else (),
+            )
             for number, (use, estimate_us) in enumerate(zip(uses, estimates, strict=True))
         ]
         graph = PathGraph(arcs, {START: 0, END: 0})

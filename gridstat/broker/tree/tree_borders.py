@@ -300,7 +300,7 @@ class TreeBorders:
             return None
         return BorderChannel(
             channel=replace(channel, level=self._context.state.depth),
-            host=peer.host,
+            host=channel.host_at(peer.host) if end == channel.from_router else peer.host,
             data_port=peer.data_port,
             urgent_port=peer.urgent_port,
             datagram_version=version,

@@ -21,7 +21,9 @@ from gridstat.model.status import StatusVariable
 from gridstat.net.command.segment_messages import Payer, SegmentedPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from gridstat.model.cloud import Way
 
 
 class Stage(IntEnum):
@@ -188,11 +190,29 @@ class ChannelsNumbered(TreeOperation, frozen=True):
     """Channels of the broker's file were seen for the first time: their ends and numbers.
 
     Number 0 removes a channel that is no longer in the file. `index_last` is, in a snapshot, the
-    highest index that any channel has had, removed channels included.
+    highest index that any channel has had, removed channels included. `named` has the channels with
+    a name: their ends, names and numbers.
     """
 
     numbers: tuple[tuple[str, str, int], ...]
     index_last: int = 0
+    named: tuple[tuple[str, str, str, int], ...] = ()
+
+    @classmethod
+    def of(cls, numbers: Iterable[tuple[Way, int]], index_last: int = 0) -> ChannelsNumbered:
+        found = list(numbers)
+        return cls(
+            numbers=tuple((way[0], way[1], index) for way, index in found if not way[2]),
+            index_last=index_last,
+            named=tuple((*way, index) for way, index in found if way[2]),
+        )
+
+    @property
+    def by_way(self) -> Iterator[tuple[Way, int]]:
+        for from_router, to_router, index in self.numbers:
+            yield (from_router, to_router, ""), index
+        for from_router, to_router, name, index in self.named:
+            yield (from_router, to_router, name), index
 
 
 class IdentifiersKept(TreeOperation, frozen=True, tag="NumbersKept"):

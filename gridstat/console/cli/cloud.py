@@ -11,9 +11,16 @@ from gridstat.console.access import load_access
 from gridstat.console.cli.command_errors import print_plainly, reporting_errors
 from gridstat.console.cli.options import Folder, Operator
 from gridstat.console.operator_session import ask_once
-from gridstat.model.cloud import EventChannel, Router, RouterRole
+from gridstat.model.cloud import EventChannel, Router, RouterRole, check_word, label_of_way
 from gridstat.model.identifiers import ChannelId
-from gridstat.net.command.messages import AddChannel, AddRouter, RemoveChannel, RemoveRouter
+from gridstat.net.command.messages import (
+    AddChannel,
+    AddNamedChannel,
+    AddRouter,
+    RemoveChannel,
+    RemoveNamedChannel,
+    RemoveRouter,
+)
 from gridstat.net.command.operator_messages import AddChild, RemoveChild
 
 if TYPE_CHECKING:
@@ -34,6 +41,8 @@ Examples:
 
   gridstat cloud remove-channel c1/north-2 c1/north-3
 
+  gridstat cloud add-channel c1/north-2 c1/north-3 --name west --risk duct-7
+
   gridstat cloud add-child root c3
 
   gridstat cloud add-channel c1/north-2 c3/gate-a --latency-ms 4
@@ -48,6 +57,9 @@ app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
 From = Annotated[str, typer.Argument(help="The router where the channel begins.")]
 To = Annotated[str, typer.Argument(help="The router where it ends.")]
+ChannelName = Annotated[
+    str, typer.Option("--name", help="Tells it from others between the same two routers.")
+]
 Above = Annotated[str, typer.Argument(help="The broker above, as root.")]
 Below = Annotated[str, typer.Argument(help="The child: a broker's name, or a cloud's.")]
 Name = Annotated[str, typer.Argument(help="The router's full name, as c1/north-3.")]
@@ -84,6 +96,15 @@ def add_channel(
         int, typer.Option("--bandwidth", min=0, max=BANDWIDTH_MAX, help="Bytes/s; 0: any.")
     ] = 0,
     latency_ms: Annotated[float, typer.Option("--latency-ms", min=0.0, max=CHANNEL_MS_MAX)] = 0.0,
+    name: ChannelName = "",
+    risk: Annotated[
+        list[str] | None,
+        typer.Option("--risk", help="What it can fail with, as duct-7; as often as needed."),
+    ] = None,
+    to_address: Annotated[
+        str,
+        typer.Option("--to-address", help="Where its end is, if not where it listens."),
+    ] = "",
     folder: Folder = None,
     who: Operator = "",
 ) -> None:
@@ -93,8 +114,13 @@ def add_channel(
         to_router=to_router,
         bandwidth_bytes_per_s=bandwidth,
         latency_us=round(latency_ms * US_PER_MS),
+        name=name,
+        risks=tuple(risk or ()),
+        to_host=to_address,
     )
-    command = AddChannel(request_id=0, channel=channel)
+    command: OperatorCommand = AddChannel(request_id=0, channel=channel)
+    if name or risk or to_address:  # What an older broker ignores comes by what it does not know.
+        command = AddNamedChannel(request_id=0, channel=channel)
     owner = load_access(folder).owner_of(from_router, to_router)
     _do(owner, command, added_text(channel), who)
 
@@ -102,11 +128,17 @@ def add_channel(
 @app.command("remove-channel", help="Close an event channel that no contract uses.")
 @reporting_errors
 def remove_channel(
-    from_router: From, to_router: To, folder: Folder = None, who: Operator = ""
+    from_router: From,
+    to_router: To,
+    name: ChannelName = "",
+    folder: Folder = None,
+    who: Operator = "",
 ) -> None:
-    command = RemoveChannel(request_id=0, from_router=from_router, to_router=to_router)
+    command: OperatorCommand = RemoveChannel(0, from_router, to_router)
+    if name:
+        command = RemoveNamedChannel(0, from_router, to_router, check_word(name, "channel name"))
     owner = load_access(folder).owner_of(from_router, to_router)
-    _do(owner, command, f"removed {from_router}→{to_router}", who)
+    _do(owner, command, f"removed {label_of_way((from_router, to_router, name))}", who)
 
 
 @app.command("add-child", help="Let one more broker join below a QoS broker.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json as json_text
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import combinations
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
@@ -16,10 +17,11 @@ from gridstat.console.cli.options import AsJson, Folder, Operator
 from gridstat.console.live.grid_survey import reason_of, watched_brokers
 from gridstat.model.channel_security import NONE
 from gridstat.model.errors import NoSuchVariable
+from gridstat.model.identifiers import path_name
 from gridstat.net.command.messages import Explain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from gridstat.console.access import Access
     from gridstat.model.errors import GridStatError
@@ -37,6 +39,8 @@ Examples:
 """
 BETWEEN_CLOUDS = 1 << 31
 """Channels with such numbers belong to brokers above clouds."""
+Channels: TypeAlias = "dict[tuple[str, int], dict[str, Any]]"
+"""Facts of channels by their cloud (none: between clouds) and number."""
 PLAIN = "NOT SEALED"
 """Mark of channels whose datagrams anybody can read and forge; such lines are red."""
 PATH_COUNTS_SHOWN = ("expected", "delivered", "first", "late", "lost")
@@ -85,6 +89,7 @@ def explained(facts: dict[str, Any]) -> Iterator[str]:
         yield f"  published by {facts['publisher']} at {', '.join(facts['edges'])}"
     replies = [facts, *facts.get("elsewhere", ())]
     subscriptions = [one for found in replies for one in found["subscriptions"]]
+    channels = known_channels(replies)
     whole = {one["contract"] for one in subscriptions if "contract" in one}
     gather_lowered(subscriptions)
     if not subscriptions:
@@ -92,7 +97,7 @@ def explained(facts: dict[str, Any]) -> Iterator[str]:
     for subscription in subscriptions:
         segment = subscription.get("segment")
         if segment is None:
-            yield from explained_subscription(subscription)
+            yield from explained_subscription(subscription, channels)
         elif segment["contract"] not in whole:
             yield from explained_segment(segment, subscription["paths"])
     for channel in (one for found in replies for one in found["channels"]):
@@ -119,14 +124,49 @@ def explained_segment(segment: dict[str, Any], paths: list[dict[str, Any]]) -> I
         yield f"    path {number}: {' → '.join(path['routers'])}"
 
 
-def piece_text(piece: dict[str, Any]) -> str:
+def known_channels(replies: Iterable[dict[str, Any]]) -> Channels:
+    """Return the channels that the clouds tell of; a broker of an earlier release tells less."""
+    found: Channels = {}
+    for reply in replies:
+        for channel in reply["channels"]:
+            found[reply.get("cloud", ""), channel["channel_id"]] = channel
+        for channel in reply.get("borders", ()):
+            found["", channel["channel_id"]] = channel
+    return found
+
+
+def channels_of(piece: dict[str, Any], channels: Channels) -> list[dict[str, Any]]:
+    """Return what is known of the channels of a part of a path."""
+    found = (
+        channels.get(("" if number >= BETWEEN_CLOUDS else piece["owner"], number))
+        for number in piece["channel_ids"]
+    )
+    return [channel for channel in found if channel is not None]
+
+
+def piece_text(piece: dict[str, Any], channels: Channels) -> str:
     """A part of a path between clouds: routers of one cloud, or a channel between two."""
     is_between = any(number >= BETWEEN_CLOUDS for number in piece["channel_ids"])
     what = f"channel of {piece['owner']}" if is_between else f"segment of {piece['owner']}"
-    return f"{what}: {' → '.join(piece['routers'])}, {milliseconds(piece['latency_us'])}"
+    way = " → ".join(piece["routers"])
+    if is_between and (known := channels_of(piece, channels)):
+        way = ", ".join(str(channel["label"]).replace("→", " → ") for channel in known)
+    return f"{what}: {way}, {milliseconds(piece['latency_us'])}"
 
 
-def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
+def way_text(path: dict[str, Any]) -> str:
+    """The routers of a path, and between them the names of the channels that have one."""
+    names = path.get("channel_names") or [""] * (len(path["routers"]) - 1)
+    first, *others = path["routers"]
+    return first + "".join(
+        f" →{name and f'#{name}'} {router}" for name, router in zip(names, others, strict=False)
+    )
+
+
+def explained_subscription(
+    subscription: dict[str, Any], channels: Channels | None = None
+) -> Iterator[str]:
+    channels = channels or {}
     state = subscription["state"]
     if "contract" in subscription:
         owner = subscription["owner"]
@@ -141,17 +181,17 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
         )
     if not subscription.get("is_node_disjoint", True):
         yield "    its paths are link-disjoint: they share a router, and no channel"
+    yield from shared_texts(subscription.get("shared") or shared_between(subscription, channels))
     yield from band_texts(subscription)
     if "detection_ms" in subscription:
         yield f"    {detection_text(subscription['detection_ms'])}"
     for hop in subscription.get("plain", ()):  # A broker of the release before does not tell it.
         yield f"    {hop} is {PLAIN} (security none)"
     for number, path in enumerate(subscription["paths"], start=1):
-        way = " → ".join(path["routers"])
-        yield f"    path {number}: {way}, predicted {milliseconds(path['latency_us'])}"
-        yield from counted_on(path["routers"], ledger)
+        yield f"    path {number}: {way_text(path)}, predicted {milliseconds(path['latency_us'])}"
+        yield from counted_on(path["routers"], ledger, number)
         for piece in path.get("pieces", ()):
-            yield f"      {piece_text(piece)}"
+            yield f"      {piece_text(piece, channels)}"
         for part in path.get("parts", ()):
             yield f"      {part['what']}: {milliseconds(part['latency_us'])}"
     yield from left_paths(ledger)
@@ -161,6 +201,52 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
     if tight:
         share = 100 * tight["used"] / tight["capacity"] if tight["capacity"] else 0.0
         yield f"    tightest: {tight['what']}, {share:.1f} % promised"
+
+
+def shared_between(subscription: dict[str, Any], channels: Channels) -> list[dict[str, Any]]:
+    """Return what each two paths between clouds share, as far as their clouds tell of it."""
+    paths = [path for path in subscription["paths"] if "pieces" in path]
+    found = []
+    for (one, first), (other, second) in combinations(enumerate(paths, start=1), 2):
+        routers = [name for name in first["routers"] if name in second["routers"]]
+        links, risks = (
+            sorted(of(first, channels) & of(second, channels)) for of in (_links, _risks)
+        )
+        if routers or links or risks:
+            shared = {"routers": routers, "links": links, "risks": risks}
+            found.append({"paths": [one, other], **shared})
+    return found
+
+
+def _links(path: dict[str, Any], channels: Channels) -> set[str]:
+    return {
+        channel["link"]
+        for piece in path["pieces"]
+        for channel in channels_of(piece, channels)
+        if "link" in channel
+    }
+
+
+def _risks(path: dict[str, Any], channels: Channels) -> set[str]:
+    """Return the risks of a path, each with the broker whose file names it."""
+    return {
+        f"{piece['owner']}:{risk}"
+        for piece in path["pieces"]
+        for channel in channels_of(piece, channels)
+        for risk in channel.get("risks", ())
+    }
+
+
+def shared_texts(shared: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield what each two paths share."""
+    for pair in shared:
+        one, other = pair["paths"]
+        parts = [
+            f"{what} {', '.join(pair[key])}"
+            for key, what in (("routers", "routers"), ("links", "links"), ("risks", "risks"))
+            if pair.get(key)
+        ]
+        yield f"    paths {one} and {other} share {'; '.join(parts)}"
 
 
 def band_texts(subscription: dict[str, Any]) -> Iterator[str]:
@@ -206,14 +292,17 @@ def detection_text(detection_ms: int | None) -> str:
     return f"a dead channel is noticed after {detection_ms:,} ms of silence"
 
 
-def counted_on(routers: list[str], ledger: dict[str, Any] | None) -> Iterator[str]:
+def counted_on(routers: list[str], ledger: dict[str, Any] | None, number: int) -> Iterator[str]:
     """Yield the subscriber's counts of a path; with one path only, the counts of the whole
     contract."""
     if ledger is None:
         return
     paths = ledger.get("paths") or [{**ledger, "routers": routers, "first": ledger["delivered"]}]
-    for path in paths:
-        if list(path["routers"]) == routers:
+    of_it = [path for path in paths if list(path["routers"]) == routers]
+    # Paths over channels beside each other cross the same routers, and differ in their number.
+    is_one_of_several = len(of_it) > 1
+    for path in of_it:
+        if not is_one_of_several or path["name"] == path_name(number - 1):
             yield f"      came by it: {path_counts(path)}"
 
 
@@ -241,6 +330,7 @@ def channel_text(channel: dict[str, Any]) -> str:
     marks = "" if channel["is_up"] else ", DOWN"
     marks += ", BACK-PRESSURED: admits nothing" if channel["is_back_pressured"] else ""
     marks += f", {PLAIN} (security none)" if channel.get("security") == NONE else ""
+    marks += f", risks {', '.join(channel['risks'])}" if channel.get("risks") else ""
     return f"{channel['label']}: {promised}{of}{marks}"
 
 

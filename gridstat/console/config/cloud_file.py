@@ -18,6 +18,13 @@ from gridstat.console.config.access_section import (
     AccessWord,
     access_rules_of,
 )
+from gridstat.console.config.channel_section import Address as ChannelAddress
+from gridstat.console.config.channel_section import (
+    ChannelName,
+    Risks,
+    directions,
+    name_complaints,
+)
 from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.metrics_tls import MetricsTlsSection
 from gridstat.console.config.toml_file import Section, load_settings
@@ -119,6 +126,10 @@ class ChannelSection(Section):
     from_router: Name = Field(alias="from")
     to_router: Name = Field(alias="to")
     both_ways: bool = False
+    name: ChannelName = ""
+    risks: Risks = Field(default=[])
+    from_address: ChannelAddress | None = None
+    to_address: ChannelAddress | None = None
     bandwidth_bytes_per_s: int = Field(default=0, ge=0, le=10**12)
     latency_ms: float = Field(default=0.0, ge=0, le=60_000, strict=False)
     level: int = Field(default=1, ge=0, le=255)
@@ -256,7 +267,7 @@ def load_cloud(path: Path) -> tuple[CloudSettings, Topology]:
 def topology_of(settings: CloudSettings, *, file: str) -> Topology:
     for problem in _complaints(settings, file=file):
         raise problem
-    ways = [way for section in settings.channel for way in _directions(section)]
+    ways = [way for section in settings.channel for way in directions(section)]
     return Topology(
         cloud=settings.cloud,
         routers=tuple(
@@ -280,18 +291,15 @@ def topology_of(settings: CloudSettings, *, file: str) -> Topology:
                 mtu_bytes=section.mtu_bytes,
                 queue_events_max=section.queue_events_max,
                 security=section.security,
+                name=section.name,
+                risks=tuple(section.risks),
+                to_host=to_host,
             )
-            for number, (from_router, to_router, section) in enumerate(ways, start=1)
+            for number, (from_router, to_router, to_host, section) in enumerate(ways, start=1)
         ),
         rules=access_rules_of(settings.access_rule, file=file),
         access=settings.access,
     )
-
-
-def _directions(section: ChannelSection) -> Iterator[tuple[str, str, ChannelSection]]:
-    yield section.from_router, section.to_router, section
-    if section.both_ways:
-        yield section.to_router, section.from_router, section
 
 
 def _complaints(settings: CloudSettings, *, file: str) -> Iterator[ConfigurationError]:
@@ -330,7 +338,6 @@ def _timing_complaints(timing: TimingSection, *, file: str) -> Iterator[Configur
 def _channel_complaints(
     channels: Sequence[ChannelSection], names: Sequence[str], *, file: str
 ) -> Iterator[ConfigurationError]:
-    users: dict[tuple[str, str], int] = {}
     for index, channel in enumerate(channels):
         for key, name in (("from", channel.from_router), ("to", channel.to_router)):
             if name not in names:
@@ -347,12 +354,4 @@ def _channel_complaints(
                 f'"{channel.to_router}" is where the channel begins',
                 hint="a channel joins two routers",
             )
-        for from_router, to_router, _ in _directions(channel):
-            before = users.setdefault((from_router, to_router), index)
-            if before != index:
-                yield complaint(
-                    file,
-                    f"channel[{index}]",
-                    f'from "{from_router}" to "{to_router}" is already channel[{before}]',
-                    hint="remove one; `both_ways` declares the way back as well",
-                )
+    yield from name_complaints(channels, file=file)

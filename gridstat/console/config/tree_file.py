@@ -10,6 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
+from gridstat.console.config.channel_section import Address as ChannelAddress
+from gridstat.console.config.channel_section import (
+    ChannelName,
+    Risks,
+    directions,
+    name_complaints,
+)
 from gridstat.console.config.cloud_file import (
     US_PER_MS,
     Host,
@@ -65,6 +72,10 @@ class BorderChannelSection(Section):
     from_router: RouterName = Field(alias="from")
     to_router: RouterName = Field(alias="to")
     both_ways: bool = False
+    name: ChannelName = ""
+    risks: Risks = Field(default=[])
+    from_address: ChannelAddress | None = None
+    to_address: ChannelAddress | None = None
     bandwidth_bytes_per_s: int = Field(default=0, ge=0, le=10**12)
     latency_ms: float = Field(default=0.0, ge=0, le=60_000, strict=False)
     mtu_bytes: int = Field(default=1_232, ge=64, le=9_000)
@@ -122,7 +133,7 @@ def load_tree(path: Path) -> tuple[TreeSettings, tuple[EventChannel, ...]]:
 
 def border_channels(sections: Sequence[BorderChannelSection]) -> tuple[EventChannel, ...]:
     """One-way channels in file order, numbered from 1; their owner adds its depth to both."""
-    ways = [way for section in sections for way in _directions(section)]
+    ways = [way for section in sections for way in directions(section)]
     return tuple(
         EventChannel(
             channel_id=ChannelId(number),
@@ -134,8 +145,11 @@ def border_channels(sections: Sequence[BorderChannelSection]) -> tuple[EventChan
             mtu_bytes=section.mtu_bytes,
             queue_events_max=section.queue_events_max,
             security=section.security,
+            name=section.name,
+            risks=tuple(section.risks),
+            to_host=to_host,
         )
-        for number, (from_router, to_router, section) in enumerate(ways, start=1)
+        for number, (from_router, to_router, to_host, section) in enumerate(ways, start=1)
     )
 
 
@@ -143,7 +157,6 @@ def border_complaints(
     sections: Sequence[BorderChannelSection], *, file: str
 ) -> Iterator[ConfigurationError]:
     """Yield the errors in channels between clouds, of any owner."""
-    users: dict[tuple[str, str], int] = {}
     borders: dict[str, set[str]] = {}
     for index, section in enumerate(sections):
         for end in (section.from_router, section.to_router):
@@ -164,25 +177,11 @@ def border_complaints(
                 f"both ends are in cloud {cloud}",
                 hint="a channel inside a cloud stands in that cloud's own file",
             )
-        for from_router, to_router, _ in _directions(section):
-            before = users.setdefault((from_router, to_router), index)
-            if before != index:
-                yield complaint(
-                    file,
-                    f"channel[{index}]",
-                    f'from "{from_router}" to "{to_router}" is already channel[{before}]',
-                    hint="remove one; `both_ways` declares the way back as well",
-                )
+    yield from name_complaints(sections, file=file)
 
 
 def cloud_of(router: str) -> str:
     return router.partition("/")[0]
-
-
-def _directions(section: BorderChannelSection) -> Iterator[tuple[str, str, BorderChannelSection]]:
-    yield section.from_router, section.to_router, section
-    if section.both_ways:
-        yield section.to_router, section.from_router, section
 
 
 def _complaints(settings: TreeSettings, *, file: str) -> Iterator[ConfigurationError]:

@@ -34,6 +34,8 @@ class Arc:
     to_router: str
     cost: int
     latency_us: int
+    risks: tuple[str, ...] = ()
+    """What can fail together has a risk in common; disjoint paths have none."""
 
 
 class PathGraph:
@@ -42,7 +44,7 @@ class PathGraph:
     The latency of an arc holds that of the router it leads to, so a path's latency is that of its
     first router and the sum over its arcs. An arc's price is its cost first, then its latency: of
     equally cheap paths the faster has the lower price. `both_ways_out` has every arc a second time,
-    against its direction, numbered after all arcs.
+    against its direction, numbered after all arcs. `risks` has those that several arcs run.
     """
 
     __slots__ = (
@@ -59,6 +61,7 @@ class PathGraph:
         "latencies_us",
         "number_of",
         "prices",
+        "risks",
         "router_latencies_us",
         "routers",
         "tails",
@@ -92,6 +95,7 @@ class PathGraph:
             onward + tuple([(len(self.arcs) + arc, tail) for arc, tail in into])
             for onward, into in zip(self.arcs_out, self.arcs_into, strict=True)
         ]
+        self.risks = SharedRisks(self.arcs)
         self._prices_to: dict[int, list[int]] = {}
         self._latencies_to: dict[int, list[int]] = {}
 
@@ -125,6 +129,34 @@ class PathGraph:
                 )
         if not all(0 <= latency_us < WEIGHT_MAX for latency_us in self.router_latencies_us):
             raise LayoutError(f"a router's latency must be 0 to {WEIGHT_MAX - 1} microseconds")
+
+
+class SharedRisks:
+    """Risks that several arcs run, numbered, each with its arcs.
+
+    Those of a link are its two directions, of which no path uses both.
+    """
+
+    __slots__ = ("arcs_of", "is_link", "of_arc")
+
+    def __init__(self, arcs: Sequence[Arc]) -> None:
+        named: dict[str, list[int]] = {}
+        for index, arc in enumerate(arcs):
+            for risk in arc.risks:
+                named.setdefault(risk, []).append(index)
+        shared = dict.fromkeys(tuple(running) for running in named.values() if len(running) > 1)
+        self.arcs_of = [frozenset(running) for running in shared]
+        self.is_link = [_are_one_link([arcs[index] for index in running]) for running in shared]
+        self.of_arc: dict[int, tuple[int, ...]] = {}
+        for number, running in enumerate(shared):
+            for index in running:
+                self.of_arc[index] = (*self.of_arc.get(index, ()), number)
+
+
+def _are_one_link(arcs: Sequence[Arc]) -> bool:
+    """Return whether these are two arcs, of which one leads back where the other one begins."""
+    ends = [(arc.from_router, arc.to_router) for arc in arcs]
+    return len(ends) == 2 and ends[0] == ends[1][::-1]  # noqa: PLR2004 - there and back
 
 
 def distances(

@@ -24,6 +24,7 @@ from gridstat.model.paths.kinds import (
 from gridstat.model.paths.mask import Mask
 from gridstat.model.paths.path_answers import Found, FoundPath, NotFound
 from gridstat.model.paths.problem import Problem, Route
+from gridstat.model.paths.risks import without_common_risks
 from gridstat.model.paths.solving import Effort, Outcome, fit, solve
 from gridstat.model.qos import REDUNDANCY_MAX
 
@@ -137,6 +138,9 @@ def _outcomes(
         yield Outcome(whole, is_certain=True)
     for terminals in terminals_of(query, kind, whole):
         outcome = solve(Problem(mask, terminals), whole, query.bounds_us, effort, budget)
+        outcome = without_common_risks(
+            mask, outcome, (terminals,), whole, query.bounds_us, effort, budget
+        )
         is_found |= outcome.routes is not None
         yield outcome
     for ways in both_ways_of(query, kind, whole):
@@ -145,6 +149,8 @@ def _outcomes(
         # Only the least strict kind can refuse; of the others more is not worth all the time.
         share = budget if kind == LEAST else budget.share(BOTH_WAYS_PARTS)
         outcome = solve_both_ways(mask, ways, whole, query.bounds_us, effort, share)
+        sides = (ways.into, ways.onward)
+        outcome = without_common_risks(mask, outcome, sides, whole, query.bounds_us, effort, share)
         is_found |= outcome.routes is not None
         yield outcome
 

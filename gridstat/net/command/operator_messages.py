@@ -16,6 +16,8 @@ from gridstat.model.cloud import EventChannel, Router
 from gridstat.net.command.endpoint_messages import RefusedOutcome
 from gridstat.net.command.session_messages import Count, NameText, ShortText, Struct
 
+NAMED_CHANNELS_SCHEMA: Final = 4
+"""First schema with several channels between two routers."""
 ACCESS_SCHEMA: Final = 4
 
 Modes: TypeAlias = Annotated[tuple[int, ...], msgspec.Meta(max_length=64)]
@@ -43,11 +45,34 @@ class AddChannel(Struct, frozen=True):
 
 
 class RemoveChannel(Struct, frozen=True):
-    """Remove a channel; refused while subscriptions depend on the channel."""
+    """Remove the channel without a name; refused while subscriptions depend on the channel."""
 
     request_id: int
     from_router: str
     to_router: str
+
+
+class AddNamedChannel(Struct, frozen=True):
+    """Add a channel that has a name or risks, as by `AddChannel`.
+
+    A type of its own, since an older broker would ignore both.
+    """
+
+    since: ClassVar[int] = NAMED_CHANNELS_SCHEMA
+
+    request_id: int
+    channel: EventChannel
+
+
+class RemoveNamedChannel(Struct, frozen=True):
+    """Remove the channel of this name between two routers, as by `RemoveChannel`."""
+
+    since: ClassVar[int] = NAMED_CHANNELS_SCHEMA
+
+    request_id: int
+    from_router: str
+    to_router: str
+    name: ShortText
 
 
 class Explain(Struct, frozen=True):
@@ -200,6 +225,8 @@ OperatorCommand: TypeAlias = (
     | RemoveRouter
     | AddChannel
     | RemoveChannel
+    | AddNamedChannel
+    | RemoveNamedChannel
     | Explain
     | Survey
     | Account

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.leaf_broker import LeafBroker
     from gridstat.broker.records.operations import Subscribed
+    from gridstat.model.cloud import EventChannel
     from lab.simulation.cloud import Cloud
     from lab.simulation.endpoint_node import EndPointNode
     from lab.simulation.router_node import RouterNode
@@ -98,7 +99,7 @@ def check_paths(cloud: Cloud, record: Subscribed, broker: LeafBroker) -> None:
         *registry.endpoints[subscriber].attachments,
         *cloud.endpoints[subscriber].turned_away,
     }
-    used: set[int] = set()
+    used: set[object] = set()
     inner: list[str] = []
     for path in record.paths:
         if path.routers[0] not in sources or path.routers[-1] not in targets:
@@ -112,11 +113,24 @@ def check_paths(cloud: Cloud, record: Subscribed, broker: LeafBroker) -> None:
         if not used.isdisjoint(path.channel_ids):
             raise PropertyBroken("paths are disjoint", f"{record.paths} share a channel")
         used.update(path.channel_ids)
+        risks = risks_of([registry.channels[number] for number in path.channel_ids])
+        if not used.isdisjoint(risks):
+            raise PropertyBroken("paths are disjoint", f"{record.paths} share a link or a risk")
+        used.update(risks)
         inner += path.routers[1:-1]
     if record.is_node_disjoint and len(set(inner)) != len(inner):
         raise PropertyBroken("paths are disjoint", f"{record.paths} share a router")
     if len(record.paths) != max(qos.redundancy for qos in record.granted.values()):
         raise PropertyBroken("paths are as many as granted", f"{record}")
+
+
+def risks_of(channels: Iterable[EventChannel]) -> set[object]:
+    """Return what a path can fail by: its links, whichever direction it uses, and named risks."""
+    found: set[object] = set()
+    for channel in channels:
+        found.add((frozenset((channel.from_router, channel.to_router)), channel.name))
+        found.update(channel.risks)
+    return found
 
 
 def arrivals(

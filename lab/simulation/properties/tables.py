@@ -129,7 +129,10 @@ def expected_tables(registry: Registry) -> dict[str, ModelTable]:
 
 
 def _order_channels(registry: Registry, tables: dict[str, ModelTable]) -> None:
-    ends = {(one.from_router, one.to_router): number for number, one in registry.channels.items()}
+    ends = {
+        (one.from_router, one.to_router, one.name): number
+        for number, one in registry.channels.items()
+    }
     for number, channel in registry.channels.items():
         sender, receiver = channel.from_router, channel.to_router
         if sender not in registry.reports or receiver not in registry.reports:
@@ -155,7 +158,7 @@ def _order_channels(registry: Registry, tables: dict[str, ModelTable]) -> None:
         tables[receiver].sources[number] = SourceOrder(
             channel_id=number,
             sender=sender,
-            back_channel=ends.get((receiver, sender), 0),
+            back_channel=ends.get((receiver, sender, channel.name), 0),
             silent_ms_max=silence_limit_ms(probe_interval_ms(channel.bandwidth_bytes_per_s)),
             is_sealed=True,
         )

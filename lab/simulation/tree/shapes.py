@@ -7,7 +7,7 @@ up to nine clouds, and "vast" ones of more than thirty, whose neighbours often h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from random import Random
@@ -57,6 +57,12 @@ LATENCIES_US: Final = (100, 400, 900)
 EXTRA_LINKS: Final = (("e0", "i0"), ("i0", "b1"), ("e1", "i0"), ("i0", "b0"), ("b0", "b1"))
 LADDER: Final = (("e0", "b0"), ("e1", "b1"), ("e0", "e1"))
 RING_SHARE: Final = 0.6
+PARALLEL_SHARE: Final = 0.4
+"""Share of the trees with links beside each other between clouds, and of the links in two."""
+BESIDE_SHARE: Final = 0.3
+RISKS_SHARE: Final = 0.4
+"""Share of the trees in which so many links between clouds run a common risk."""
+DUCT_LINKS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,30 @@ def tree_plan(outline: Outline) -> TreePlan:
     links = _drawn_links if is_drawn else _border_links
     if outline.tree == BRAID:
         links = _braided_links
-    return plan_tree(children, clouds, links(leaves, outline.room, random))
+    found = links(leaves, outline.room, random)
+    drawn = Random(f"links of {outline.tree}/{outline.room}/{outline.variant}")
+    return plan_tree(children, clouds, _with_ducts(_with_links_beside(found, drawn), drawn))
+
+
+def _with_links_beside(links: list[BorderLink], random: Random) -> list[BorderLink]:
+    """Add second links beside some, in some trees."""
+    if not links or random.random() >= PARALLEL_SHARE:
+        return links
+    return links + [
+        replace(link, name="beside", latency_us=random.choice(LATENCIES_US))
+        for link in links
+        if random.random() < BESIDE_SHARE
+    ]
+
+
+def _with_ducts(links: list[BorderLink], random: Random) -> list[BorderLink]:
+    """Lead some links through a common duct, in some trees."""
+    if len(links) < DUCT_LINKS or random.random() >= RISKS_SHARE:
+        return links
+    among = set(random.sample(range(len(links)), DUCT_LINKS))
+    return [
+        replace(link, risks=("duct-7",)) if at in among else link for at, link in enumerate(links)
+    ]
 
 
 def _drawn(kind: str, random: Random) -> Children:

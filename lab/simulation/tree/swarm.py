@@ -265,7 +265,7 @@ def draw(seed: int) -> TreeSwarm:
         faults=_with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns),
         work=_with_crowd(
             seed,
-            _with_crowds(seed, _draw_work(random, chaos_ns, len(endpoints)), len(endpoints)),
+            _with_patterns(seed, _draw_work(random, chaos_ns, len(endpoints)), len(endpoints)),
             chaos_ns,
             endpoints,
         ),
@@ -375,7 +375,7 @@ def _draw_floods(seed: int, chaos_ns: int) -> tuple[tuple[int, FloodWork], ...]:
     return tuple(zip(times, kinds, strict=True))
 
 
-def _with_crowds(
+def _with_patterns(
     seed: int, work: tuple[tuple[int, Work, int], ...], endpoints: int
 ) -> tuple[tuple[int, Work, int], ...]:
     """Add requests for all that another publishes, from a separate random source."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.tree.tree_operations import Stage
+from lab.simulation.properties.delivery import risks_of
 from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gridstat.broker.leaf_broker import LeafBroker
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.tree.tree_operations import Holding
+    from gridstat.net.command.segment_messages import SegmentedPath
     from lab.simulation.tree.grid import TreeGrid
 
 AGREE: Final = "brokers agree with their parents"
@@ -147,5 +151,21 @@ def _check_paths(grid: TreeGrid, owner: str, holding: Holding) -> None:
             inner += path.routers[first:last]
     if len(set(used)) != len(used):
         raise PropertyBroken(DISJOINT, f"{holding.contract}: {sorted(used)} share a channel")
+    _check_risks(grid, holding, body.paths)
     if body.is_node_disjoint and len(set(inner)) != len(inner):
         raise PropertyBroken(DISJOINT, f"{holding.contract}: {sorted(inner)} share a router")
+
+
+def _check_risks(grid: TreeGrid, holding: Holding, paths: Iterable[SegmentedPath]) -> None:
+    """Check that no two paths have a link or a named risk of one broker in common."""
+    plan, used = grid.swarm.plan, set[object]()
+    for path in paths:
+        risks: set[object] = set()
+        for piece in path.pieces:
+            channels = [*plan.brokers[piece.owner].channels]
+            channels += plan.clouds[piece.owner].channels if piece.owner in plan.clouds else ()
+            of_piece = [one for one in channels if int(one.channel_id) in piece.channel_ids]
+            risks |= {(piece.owner, risk) for risk in risks_of(of_piece)}
+        if not used.isdisjoint(risks):
+            raise PropertyBroken(DISJOINT, f"{holding.contract}: {used & risks} is shared")
+        used |= risks

@@ -28,7 +28,10 @@ def ways_between(
     subscriber: str,
     without: frozenset[Channel] = frozenset(),
 ) -> int:
-    """Count ways in the scope of an owner, over wires that are neither cut nor in `without`."""
+    """Count ways in the scope of an owner, over wires that are neither cut nor in `without`.
+
+    Of the links that run one named risk only the first counts.
+    """
     leaving, taken = _leaving(grid, owner, without), Taken()
     leaf = grid.leaf(cloud_of(name))
     publication = None if leaf is None else leaf.registry.publications.get(name)
@@ -49,10 +52,28 @@ def _leaving(grid: TreeGrid, owner: str, without: frozenset[Channel]) -> Leaving
     for name, broker in grid.swarm.plan.brokers.items():
         if owner in (name, *broker.above):
             channels = grid.wires.owned[name]
+            left_out = _doubly_run(grid, name)
             for number, (sender, receiver) in channels.ends.items():
-                if number not in channels.cut and (name, number) not in without:
+                if number not in channels.cut | left_out and (name, number) not in without:
                     leaving.setdefault(sender, []).append(((name, number), receiver))
     return leaving
+
+
+def _doubly_run(grid: TreeGrid, name: str) -> set[int]:
+    """Return the channels of all links but one of each named risk.
+
+    Without them no two ways have a risk in common; there may be more ways with them.
+    """
+    plan = grid.swarm.plan
+    some = [plan.brokers[name].channels]
+    some += [plan.clouds[name].channels] if name in plan.clouds else []
+    first: dict[str, object] = {}
+    found: set[int] = set()
+    for channel in (channel for channels in some for channel in channels):
+        link = frozenset((channel.from_router, channel.to_router)), channel.name
+        if any(first.setdefault(risk, link) != link for risk in channel.risks):
+            found.add(int(channel.channel_id))
+    return found
 
 
 def _edges(grid: TreeGrid, endpoint: str) -> set[str]:

@@ -172,7 +172,7 @@ def press(family: Family, *, is_pressed: bool) -> None:
     """Cloud a says it of its channel to b."""
     leaf = family.leaves["a"].broker
     channels = family.brokers["root"].broker.state.channels
-    number = channels.between["a/0", "b/0"]
+    number = channels.on["a/0", "b/0", ""]
     word = BorderChannelReported(
         term=leaf.registry.term, channel_id=number, is_up=True, is_pressed=is_pressed
     )

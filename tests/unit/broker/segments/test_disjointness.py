@@ -75,7 +75,7 @@ def join(cloud: Family) -> None:
 
 
 def fail(cloud: Family, start: str, end: str) -> None:
-    number = cloud.broker.registry.channel_between[f"c1/{start}", f"c1/{end}"]
+    number = cloud.broker.registry.channel_on[f"c1/{start}", f"c1/{end}", ""]
     cloud.hear(f"c1/{end}", ChannelStateChanged(channel_id=number, is_up=False))
     cloud.settle()
 

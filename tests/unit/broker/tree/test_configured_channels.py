@@ -11,7 +11,8 @@ from tests.unit.broker.tree.worlds import VOLTAGE, inconsistencies, residue, two
 
 
 def numbers(world: TreeWorld) -> dict[tuple[str, str], int]:
-    return dict(world.brokers["root"].machine.state.channels.between)
+    on = world.brokers["root"].machine.state.channels.on
+    return {(start, end): number for (start, end, _), number in on.items()}
 
 
 def labels(world: TreeWorld, contract: str) -> set[str]:

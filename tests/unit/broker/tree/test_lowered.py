@@ -26,8 +26,8 @@ def three_ways(settings: TreeSettings | None = None, **facts: int) -> TreeWorld:
 
 def mark(world: TreeWorld, border: str, *, is_up: bool) -> None:
     """The channel from c1 to c2 at this border."""
-    between = world.brokers["root"].machine.state.channels.between
-    world.clouds["c2"].tell_channel(between[f"c1/{border}", f"c2/{border}"], is_up=is_up)
+    on = world.brokers["root"].machine.state.channels.on
+    world.clouds["c2"].tell_channel(on[f"c1/{border}", f"c2/{border}", ""], is_up=is_up)
     world.say("c2")
     world.settle()
 

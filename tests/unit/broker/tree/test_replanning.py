@@ -27,7 +27,7 @@ def lookups(world: TreeWorld) -> int:
 
 def fall_silent(world: TreeWorld, *, is_up: bool = False) -> None:
     """All channels from c1 to c2."""
-    for (start, _), number in world.brokers["root"].machine.state.channels.between.items():
+    for (start, _, _), number in world.brokers["root"].machine.state.channels.on.items():
         if start.startswith("c1/"):
             world.clouds["c2"].tell_channel(number, is_up=is_up)
     world.say("c2")

@@ -99,7 +99,7 @@ def test_a_second_sealed_path_that_is_missing_is_refused_by_its_plain_channel() 
 def test_a_replan_never_moves_a_sealed_contract_to_a_plain_channel() -> None:
     world = two_clouds("hop", "none")
     contract = ask(world)
-    number = world.brokers["root"].machine.state.channels.between["c1/b0", "c2/b0"]
+    number = world.brokers["root"].machine.state.channels.on["c1/b0", "c2/b0", ""]
     world.clouds["c2"].tell_channel(number, is_up=False)
     world.say("c2")
     world.rest()
@@ -117,7 +117,7 @@ def test_a_restarted_owner_still_knows_the_demand() -> None:
     contract = ask(world)
     world.kill("root")
     world.rest()
-    number = world.brokers["root"].machine.state.channels.between["c1/b0", "c2/b0"]
+    number = world.brokers["root"].machine.state.channels.on["c1/b0", "c2/b0", ""]
     world.clouds["c2"].tell_channel(number, is_up=False)
     world.say("c2")
     world.rest()

@@ -65,7 +65,7 @@ def best_set(
         if _shared(chosen) & single:
             continue
         channels = [arc.channel_id for path in chosen for arc in path.arcs]
-        if len(channels) != len(set(channels)):
+        if len(channels) != len(set(channels)) or _share_risk(chosen):
             continue
         cost = sum(path.cost for path in chosen)
         is_spread = _is_spread(chosen, sorted(set(sources)), sorted(set(targets)))
@@ -118,6 +118,11 @@ def _shared(chosen: Sequence[TinyPath]) -> set[str]:
         for one, other in combinations(chosen, 2)
         for router in set(one.routers) & set(other.routers)
     }
+
+
+def _share_risk(chosen: Sequence[TinyPath]) -> bool:
+    run = [{risk for arc in path.arcs for risk in arc.risks} for path in chosen]
+    return any(one & other for one, other in combinations(run, 2))
 
 
 def _paths(cloud: TinyCloud, sources: set[str], targets: set[str]) -> Iterator[TinyPath]:
