@@ -181,7 +181,7 @@ def _could_rise(grid: TreeGrid, found: Between, again: Quality) -> bool:
     """Return whether a contract that gave way to another has room on its paths, and works."""
     if found.granted.paths_down or set(again) != {BASELINE_MODE}:
         return False
-    if any(_has_tight_latency(other.quality) for other in contracts_between(grid)):
+    if any(has_tight_latency(other.quality) for other in contracts_between(grid)):
         return False
     return has_room(grid, found, again[BASELINE_MODE].every)
 
