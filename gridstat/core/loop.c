@@ -18,9 +18,6 @@
 #define COALESCED_CALL       4U
 #define PROBES_A_ROUND       4U /* So that an event waits for at most these. */
 
-/* In the order in which a round serves them. */
-static const uint32_t PORTS[GS_PORTS] = {GS_PORT_URGENT, GS_PORT_DATA};
-
 typedef struct {
     gs_message messages[GS_RECEIVE_BUFFERS];
     struct iovec parts[GS_RECEIVE_BUFFERS];
@@ -93,9 +90,10 @@ static uint64_t forwarded_events(const gs_core_counters *counters)
     return gs_read(&counters->dispatched) + gs_read(&counters->not_due);
 }
 
-/* Note a call that forwarded nothing: either all of it was rejected, or something was believed.
- * Rejected datagrams of a rare stray sender are no flood. */
-static void note_unforwarded(gs_loop *loop, uint32_t port, uint64_t now_ns)
+/* Note a call of the data port that forwarded nothing: either all of it was rejected, or something
+ * was believed. Rejected datagrams of a rare stray sender are no flood. A call that came back full
+ * lets the port not rest, since more may be waiting: a rest must never bound what a router drains. */
+static void note_unforwarded(gs_loop *loop, bool was_full, uint64_t now_ns)
 {
     const gs_core_counters *counters = &loop->core->counters;
     uint64_t plain = gs_read(&counters->unknown_channel), sealed = 0;
@@ -106,8 +104,8 @@ static void note_unforwarded(gs_loop *loop, uint32_t port, uint64_t now_ns)
         sealed += gs_read(one);
     uint64_t believed = gs_read(&counters->in) - plain, rejected = plain + sealed;
     bool was_rejected = rejected != loop->rejected && believed == loop->believed;
-    loop->is_flooded[port] = was_rejected && now_ns - loop->rejected_ns[port] < GS_FLOOD_NS;
-    loop->rejected_ns[port] = was_rejected ? now_ns : 0;
+    loop->is_flooded = was_rejected && !was_full && now_ns - loop->rejected_ns < GS_FLOOD_NS;
+    loop->rejected_ns = was_rejected ? now_ns : 0;
     loop->rejected = rejected;
     loop->believed = believed;
 }
@@ -137,8 +135,8 @@ static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *rece
     gs_flush(core, note_latencies(core, outcomes, count, now));
     gs_add(&core->counters.receive_calls, 1);
     gs_end_call(core);
-    if (__builtin_expect(forwarded_events(&core->counters) == forwarded, 0))
-        note_unforwarded(loop, port, now.steady_ns);
+    if (__builtin_expect(forwarded_events(&core->counters) == forwarded, 0) && port == GS_PORT_DATA)
+        note_unforwarded(loop, count == (int)wanted, now.steady_ns);
     choose_next_call(loop, bytes);
     if (count < (int)wanted)
         return false;
@@ -213,24 +211,22 @@ static void serve_round(gs_loop *loop, const struct pollfd *ready, batch *receiv
     tend(loop);
 }
 
-/* Wait until a port is ready, or the thread is due. A flooded port is looked at after a rest,
- * whether it is ready or not. */
+/* Wait until a port is ready, or the thread is due. The data port, flooded, is looked at after a
+ * rest, whether it is ready or not; the urgent one never rests. */
 static int wait_round(gs_loop *loop, struct pollfd *ready)
 {
     uint64_t timeout_ns = sleep_ns(loop);
-    bool rests = loop->is_flooded[GS_PORT_URGENT] || loop->is_flooded[GS_PORT_DATA];
+    bool rests = loop->is_flooded;
     if (rests) {
         gs_add(&loop->rests, 1);
         timeout_ns = timeout_ns < GS_REST_NS ? timeout_ns : GS_REST_NS;
     }
-    for (uint32_t i = 0; i < GS_PORTS; i++)
-        ready[i].fd = loop->is_flooded[PORTS[i]] ? -1 : loop->sockets[PORTS[i]];
+    ready[1].fd = rests ? -1 : loop->sockets[GS_PORT_DATA];
     int count = gs_wait(ready, 3, timeout_ns);
-    for (uint32_t i = 0; rests && i < GS_PORTS; i++)
-        if (loop->is_flooded[PORTS[i]]) {
-            loop->is_flooded[PORTS[i]] = false;
-            ready[i].revents = POLLIN;
-        }
+    if (rests) {
+        loop->is_flooded = false;
+        ready[1].revents = POLLIN;
+    }
     return count;
 }
 
@@ -252,6 +248,7 @@ static void *run(void *argument)
         {.fd = loop->sockets[GS_PORT_DATA], .events = POLLIN},
         {.fd = loop->wake[0], .events = POLLIN},
     };
+    gs_wake_exactly();
     loop->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
     gs_attention_begin(&loop->core->attention, loop->looked_ns);
     gs_find_probing(loop->core);

@@ -1,9 +1,10 @@
 /* Thread of a core: receive a batch, forward it, flush; urgent events first in every round.
  *
- * A port that receives nothing but rejected datagrams, call after call, is flooded. The thread does
- * not wake up for each of them: it leaves the port alone for GS_REST_NS and takes together what has
- * come meanwhile, so that a flood takes less of the processor from those whose events it forwards.
- * A call that took anything else ends that. */
+ * A data port that receives nothing but rejected datagrams, call after call, is flooded. The thread
+ * does not wake up for each of them: when it has emptied the port, it leaves it alone for GS_REST_NS
+ * and takes together what has come meanwhile, so that a flood takes less of the processor from those
+ * whose events it forwards. A call that took anything else ends that, and so does one that came back
+ * full. The urgent port never rests. */
 #ifndef GS_LOOP_H
 #define GS_LOOP_H
 
@@ -17,8 +18,8 @@
 #define GS_RECEIVE_BUFFERS 16
 #define GS_RECEIVE_BYTES   65536
 #define GS_LOOK_NS         10000000ULL /* Longest sleep, so that silence is detected in time. */
-#define GS_REST_NS         50000ULL    /* For as long an event may wait because of a flood. */
-#define GS_FLOOD_NS        200000ULL   /* Two rejected calls that are closer are a flood. */
+#define GS_REST_NS         50000ULL  /* By so much a flood may delay an event; POSIX waits 1 ms. */
+#define GS_FLOOD_NS        200000ULL /* Two rejected calls that are closer are a flood. */
 
 typedef struct {
     gs_core *core;
@@ -36,12 +37,12 @@ typedef struct {
     uint64_t thread_cpu_ns;
     uint32_t kernel_dropped[GS_PORTS];
     uint8_t *buffers;
-    uint64_t looked_ns;             /* The steady clock when the thread last read it. */
-    uint32_t next_call;             /* Most messages that the next receive call may return. */
-    uint64_t rejected, believed;    /* Counts after the last call that forwarded nothing. */
-    uint64_t rejected_ns[GS_PORTS]; /* When that call was, if all of it was rejected. */
-    bool is_flooded[GS_PORTS];
-    gs_counter rests; /* Times that a flooded port was left alone. */
+    uint64_t looked_ns;          /* The steady clock when the thread last read it. */
+    uint32_t next_call;          /* Most messages that the next receive call may return. */
+    uint64_t rejected, believed; /* Counts after the last data call that forwarded nothing. */
+    uint64_t rejected_ns;        /* When that call was, if all of it was rejected. */
+    bool is_flooded;             /* The data port rests before it is looked at again. */
+    gs_counter rests;            /* Times that the flooded port was left alone. */
 } gs_loop;
 
 gs_loop *gs_loop_open(gs_core *core);

@@ -18,6 +18,7 @@
 #include <netinet/udp.h>
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
@@ -209,6 +210,11 @@ int gs_wait(struct pollfd *files, uint32_t count, uint64_t timeout_ns)
     return ppoll(files, count, timeout_ns == UINT64_MAX ? NULL : &room, NULL);
 }
 
+void gs_wake_exactly(void)
+{
+    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); /* Where it is refused, waits are longer. */
+}
+
 int gs_pin(pthread_t thread, int cpu)
 {
     cpu_set_t set;
@@ -360,6 +366,10 @@ int gs_wait(struct pollfd *files, uint32_t count, uint64_t timeout_ns)
         timeout_ms = (int)(timeout_ns / NS_PER_MS < 60000 ? (timeout_ns + NS_PER_MS - 1) / NS_PER_MS
                                                           : 60000);
     return poll(files, (nfds_t)count, timeout_ms);
+}
+
+void gs_wake_exactly(void)
+{
 }
 
 int gs_pin(pthread_t thread, int cpu)

@@ -70,6 +70,9 @@ int gs_receive(int socket_, gs_message *messages, uint32_t count, bool is_posix)
 /* Wait for events; `timeout_ns` UINT64_MAX: for ever. As poll(2). */
 int gs_wait(struct pollfd *files, uint32_t count, uint64_t timeout_ns);
 
+/* Let the calling thread wake when a wait has passed, and not some 50 us later to save power. */
+void gs_wake_exactly(void);
+
 /* Keep a thread on one processor; 0 or an errno. */
 int gs_pin(pthread_t thread, int cpu);
 

@@ -21,6 +21,7 @@
 #define SOURCE   77U
 #define STRANGER 78U
 #define VARIABLE 1U
+#define QUEUED   160 /* Ten full calls, and few enough for a plain user's receive buffer. */
 
 static uint64_t reads_until_step = UINT64_MAX;
 
@@ -35,7 +36,7 @@ typedef struct {
     gs_core *core;
     gs_loop *loop;
     int publisher, subscriber;
-    struct sockaddr_in to;
+    struct sockaddr_in to, urgent;
     uint64_t sent;
 } hop;
 
@@ -107,6 +108,7 @@ static hop open_hop(void)
         memcpy(&addresses[i], &to, sizeof to);
     check(gs_loop_listen(made.loop, addresses, sizeof to, &failed) == 0, "a core listens");
     memcpy(&made.to, &addresses[GS_PORT_DATA], sizeof made.to);
+    memcpy(&made.urgent, &addresses[GS_PORT_URGENT], sizeof made.urgent);
     made.publisher = socket(AF_INET, SOCK_DGRAM, 0);
     return made;
 }
@@ -222,11 +224,42 @@ static void a_port_with_nothing_but_rejected_datagrams_is_left_alone_for_a_momen
     close_hop(&made);
 }
 
+/* A rest after each full call would bound what a router drains, and hold up what waits behind. */
+static void a_flood_is_drained_without_a_rest(void)
+{
+    hop made = open_hop();
+    const gs_counter *rests = &made.loop->rests;
+    const gs_counter *strangers = &made.core->counters.unknown_channel;
+    for (int i = 0; i < QUEUED; i++)
+        send_event_of(&made, STRANGER, wall_ns);
+    check(gs_loop_start(made.loop) == 0, "the core starts");
+    while (gs_read(strangers) < QUEUED)
+        usleep(100);
+    gs_loop_stop(made.loop);
+    check(gs_read(rests) <= 1, "the port rests when it is empty, and not before");
+    close_hop(&made);
+}
+
+static void the_urgent_port_never_rests(void)
+{
+    hop made = open_hop();
+    check(gs_loop_start(made.loop) == 0, "the core starts");
+    made.to = made.urgent;
+    for (int i = 0; i < 4; i++)
+        tell_of(&made, STRANGER, wall_ns);
+    gs_loop_stop(made.loop);
+    check(gs_read(&made.core->counters.unknown_channel) == 4, "strangers are counted");
+    check(gs_read(&made.loop->rests) == 0, "and no alert waits because of them");
+    close_hop(&made);
+}
+
 int main(int count, char **words)
 {
     static const gs_case cases[] = {
         CASE(a_paced_line_is_free_in_time_though_the_wall_clock_is_set_in_a_call),
         CASE(a_port_with_nothing_but_rejected_datagrams_is_left_alone_for_a_moment),
+        CASE(a_flood_is_drained_without_a_rest),
+        CASE(the_urgent_port_never_rests),
 #if GS_LINUX /* Only the kernel knows what arrived when, and POSIX does not let it say so. */
         CASE(a_stall_costs_no_event_of_a_sparse_stream),
 #endif
