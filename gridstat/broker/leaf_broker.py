@@ -59,6 +59,7 @@ from gridstat.broker.requests.request_capabilities import (
     publications_capability,
 )
 from gridstat.broker.requests.request_intake import RequestIntake
+from gridstat.broker.requests.room_requests import RoomRequests
 from gridstat.broker.requests.subscriptions import Subscriptions
 from gridstat.broker.routers.path_moves import PathMoves
 from gridstat.broker.routers.router_health import RouterHealth
@@ -67,7 +68,6 @@ from gridstat.broker.routers.routers_capability import routers_capability
 from gridstat.broker.routers.row_refusals import RowRefusals
 from gridstat.broker.segments.parent_dispatcher import ParentDispatcher
 from gridstat.broker.segments.parent_session import ParentSession
-from gridstat.broker.segments.room_requests import RoomRequests
 from gridstat.broker.tables.channel_plan import ChannelPlan
 from gridstat.broker.tables.router_tables import RouterTables
 from gridstat.model.cloud import is_legal

@@ -47,7 +47,8 @@ def differences(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
 def _describe(
     path: str, value: object, without: Set[str], found: dict[str, str], seen: set[int]
 ) -> None:
-    kind = _kind_of(type(value))
+    # mypy takes the hash of a class for the one of its instances.
+    kind = _kind_of(type(value))  # type: ignore[arg-type]
     if kind is Kind.NOTHING:
         return
     members = [] if kind is Kind.VALUE else list(_members(kind, value))
@@ -93,7 +94,7 @@ def _members(kind: Kind, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN4
 
 def _fields(value: object) -> Iterator[str]:
     yield from getattr(value, "__dict__", ())
-    for name in _slots_of(type(value)):
+    for name in _slots_of(type(value)):  # type: ignore[arg-type]
         if hasattr(value, name):
             yield name
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import TYPE_CHECKING, Any, Final, get_args
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
 import pytest
 
@@ -84,7 +85,7 @@ IGNORED: Final = "ignored"
 class Receiver:
     """A receiver with its sessions open; `outcome` says what became of a message."""
 
-    peers: dict[str, str]
+    peers: ClassVar[dict[str, str]]
     """Peers by what they are to this receiver."""
 
     def outcome(self, peer: str, message: Any) -> str:
@@ -94,7 +95,7 @@ class Receiver:
 class Leaf(Receiver):
     """A leaf broker below a parent, with routers in step."""
 
-    peers: Final = {
+    peers: ClassVar[dict[str, str]] = {
         ROUTER: "router/c1/e0",
         PARENT: "broker/root",
         OPERATOR: "operator/c1/alice",
@@ -122,7 +123,7 @@ class Leaf(Receiver):
 class Qos(Receiver):
     """A broker between a root and a cloud, whose writes are done at once."""
 
-    peers: Final = {
+    peers: ClassVar[dict[str, str]] = {
         PARENT: "broker/root",
         CHILD: "broker/c1",
         OPERATOR: "operator/west/alice",
@@ -164,7 +165,7 @@ class Qos(Receiver):
 class Router(Receiver):
     """A router that a broker has accepted."""
 
-    peers: Final = {
+    peers: ClassVar[dict[str, str]] = {
         BROKER: "broker/c1",
         END_POINT: "endpoint/c1/desk",
         OPERATOR: "operator/c1/alice",
@@ -192,7 +193,7 @@ class Router(Receiver):
 class EndPoint(Receiver):
     """An end-point with one edge router."""
 
-    peers: Final = {
+    peers: ClassVar[dict[str, str]] = {
         EDGE: "router/c1/e0",
         ROUTER: "router/c1/e9",
         BROKER: "broker/c1",
@@ -216,7 +217,7 @@ class EndPoint(Receiver):
 class Operator(Receiver):
     """An operator's session with a question that waits."""
 
-    peers: Final = {BROKER: "broker/c1"}
+    peers: ClassVar[dict[str, str]] = {BROKER: "broker/c1"}
 
     def __init__(self) -> None:
         self.machine = OperatorMachine(Identity(Role.BROKER, "c1"))
@@ -236,7 +237,7 @@ class Operator(Receiver):
 class Names(Receiver):
     """The name service of a cloud."""
 
-    peers: Final = {
+    peers: ClassVar[dict[str, str]] = {
         ROUTER: "router/c1/e0",
         END_POINT: "endpoint/c1/desk",
         OPERATOR: "operator/c1/alice",
@@ -275,7 +276,9 @@ def outcome_of(closed: list[Close], rest: list[Any], peer: str) -> str:
 
 def peers_of(receiver: str) -> dict[str, str]:
     made = RECEIVERS[receiver]
-    return made.peers if isinstance(made, type) else Router.peers
+    if isinstance(made, type) and issubclass(made, Receiver):
+        return made.peers
+    return Router.peers
 
 
 def all_routes() -> Iterator[Route]:
@@ -381,9 +384,9 @@ def test_an_operator_and_the_name_service_handle_theirs() -> None:
     "kind",
     sorted(
         set(get_args(messages.EndPointCommand)) - {messages.ResolveName},
-        key=lambda each: each.__name__,
+        key=attrgetter("__name__"),
     ),
-    ids=lambda each: each.__name__,
+    ids=attrgetter("__name__"),
 )
 def test_the_name_service_answers_names_only(kind: type) -> None:
     submit = messages.Submit(request_id=1, body=encode_body(plain(kind)), signature=b"")

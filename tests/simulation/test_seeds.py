@@ -20,6 +20,7 @@ from lab.simulation.network import Network
 from lab.simulation.operator_node import OperatorNode
 from lab.simulation.run import MESSAGES_MIN, Run, run_seed
 from lab.simulation.swarm import ROUTERS_MIN, RULED_REST, RULED_SEEDS, FaultKind, draw
+from lab.simulation.topology import SHAPES, WAIST
 from lab.simulation.world import NS_PER_MS, World
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def test_seeds_differ() -> None:
 def test_every_cloud_has_routers_enough_and_some_have_no_faults() -> None:
     swarms = [draw(seed) for seed in range(200)]
     assert all(len(swarm.topology.routers) >= ROUTERS_MIN for swarm in swarms)
-    assert {swarm.topology.outline.shape for swarm in swarms} == {"chain", "ring", "random"}
+    assert {swarm.topology.outline.shape for swarm in swarms} == {*SHAPES, WAIST}
     assert any(swarm.is_quiet for swarm in swarms)
     assert any(swarm.is_cold for swarm in swarms)
     happening = {kind for swarm in swarms for _, kind in swarm.faults}

@@ -23,7 +23,7 @@ from gridstat.broker.operators.inter_cloud_survey import (
 )
 from gridstat.broker.operators.undefined_modes import UndefinedModes
 from gridstat.broker.records.parent_state import contract_name
-from gridstat.broker.segments.room_requests import cause_of
+from gridstat.broker.requests.room_requests import cause_of
 from gridstat.model.channel_security import NONE
 from gridstat.model.errors import NoSuchVariable
 from gridstat.model.rate_law import NS_PER_S

@@ -10,7 +10,7 @@ lower priorities are ended, as few as suffice (`_to_end`). Their subscribers are
 
 A segment of a contract between clouds is a request like any other, with one divisor. Segments that
 are held are lowered by the owners of their contracts, which are asked to
-(`segments/room_requests.py`); the request waits for them. Only contracts of this cloud are ended.
+(`requests/room_requests.py`); the request waits for them. Only contracts of this cloud are ended.
 
 A contract that is below its desired rate is listed in `_below`. BANDS_TIMER splits anew what these
 contracts use, whenever a contract has come or gone since. A contract that was lowered is raised
@@ -36,9 +36,9 @@ from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.permissions import best_priority
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Moved, Unsubscribed
+from gridstat.broker.requests.room_requests import WAIT_NS_MAX, cause_text
 from gridstat.broker.requests.subscriptions import renewed
 from gridstat.broker.routers.path_moves import routers_of
-from gridstat.broker.segments.room_requests import WAIT_NS_MAX, cause_text
 from gridstat.broker.unit_of_work import ignore_failure, no_op
 from gridstat.model.band_law import BandPolicy
 from gridstat.model.errors import Preempted
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.requests.contract_notices import ContractNotices
     from gridstat.broker.requests.notices import Notices
+    from gridstat.broker.requests.room_requests import RoomRequests
     from gridstat.broker.routers.path_moves import PathMoves
-    from gridstat.broker.segments.room_requests import RoomRequests
     from gridstat.net.command.segment_messages import Reserve
 
 BANDS_TIMER: Final = "bands"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.segments.room_requests import WAIT_NS_MAX
+from gridstat.broker.requests.room_requests import WAIT_NS_MAX
 from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:

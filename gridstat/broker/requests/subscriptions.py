@@ -151,12 +151,7 @@ class Subscriptions:
         if not operations:
             self._requests.answer(request, outcomes)
             return
-        # Matches of patterns are notified one by one; only contracts by name delay the answer.
-        direct = [
-            operation
-            for operation in operations
-            if isinstance(operation, Subscribed) and not operation.pattern_id
-        ]
+        direct = _by_name(operations)
         if not all(encoded):
             begun = AnswerBegun(
                 endpoint=request.endpoint,
@@ -488,3 +483,12 @@ def record_of(
         charged_to=request.charged_to,
         every_worst=request.every_worst,
     )
+
+
+def _by_name(operations: list[Operation]) -> list[Subscribed]:
+    """Return the contracts that an answer waits for; matches of patterns are told one by one."""
+    return [
+        operation
+        for operation in operations
+        if isinstance(operation, Subscribed) and not operation.pattern_id
+    ]

@@ -157,7 +157,7 @@ def piece_text(piece: dict[str, Any], channels: Channels) -> str:
 def way_text(path: dict[str, Any]) -> str:
     """The routers of a path, and between them the names of the channels that have one."""
     names = path.get("channel_names") or [""] * (len(path["routers"]) - 1)
-    first, *others = path["routers"]
+    first, *others = (str(router) for router in path["routers"])
     return first + "".join(
         f" →{name and f'#{name}'} {router}" for name, router in zip(names, others, strict=False)
     )

@@ -200,7 +200,7 @@ class ReceivingKeys:
 
     def _end_old_seeds(self, now_ns: int) -> None:
         """Forget seeds whose life is over; with the last of them nothing is accepted any more."""
-        if any([chain.is_over(now_ns) for chain in self._chains]):
+        if any(chain.is_over(now_ns) for chain in self._chains):
             self._chains = [chain for chain in self._chains if not chain.is_over(now_ns)]
             self._forget_ended()
         if not self._chains:

@@ -32,9 +32,16 @@ NOW_NS = 1_800_000_000_000_000_000
 ADDED_SINCE: frozenset[str] = frozenset()
 """Tags of operations that versions since then write into a snapshot beside the old ones."""
 
-FIELDS_ADDED_SINCE: dict[str, tuple[Any, ...]] = {"delay_ms": (100,), "security": ("hop", "none")}
+FIELDS_ADDED_SINCE: dict[str, tuple[Any, ...]] = {
+    "delay_ms": (100,),
+    "security": ("hop", "none"),
+    "name": ("",),
+    "risks": ([],),
+    "to_host": ("",),
+}
 """Fields that versions since then write, with the values that an old journal implies: a channel is
-sealed, and a contract demands nothing."""
+sealed, has no name and no named risks, and goes to the address of its router; a contract demands
+nothing."""
 
 
 class OldJournal(msgspec.Struct):

@@ -11,7 +11,11 @@ from benchmarks.experiments.listeners import attacked
 def missed(half_open: list[int], handshakes_per_s: list[float]) -> list[str]:
     """Return the missed bounds of an attack of 100 connections and 10 handshakes a second."""
     found = {"half_open": half_open, "handshakes_per_s": handshakes_per_s}
-    bounds = [Bound(*each) for each in attacked(found, 100, 10) if each[2] is not None]
+    bounds = [
+        Bound(figure, value, at_most)
+        for figure, value, at_most in attacked(found, 100, 10)
+        if at_most is not None
+    ]
     return [bound.figure for bound in bounds if not bound.is_met]
 
 

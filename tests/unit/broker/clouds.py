@@ -167,8 +167,9 @@ class Recount:
             self._take(("in", claim.routers[0]), number, {0: 1}, claim.routers[:1])
             for at, channel_id in enumerate(claim.channel_ids):
                 self._take(channel_id, number, dict(claim.everys), claim.routers[at : at + 2])
-            out = ("out", claim.routers[-1], claim.subscriber)
-            self._take(out, number, dict(claim.everys), claim.routers[-1:])
+            for taker in claim.takers:
+                out = ("out", claim.routers[-1], taker)
+                self._take(out, number, dict(claim.everys), claim.routers[-1:])
 
     def bytes_per_s(self, channel_id: int) -> Fraction:
         return EVENT_BYTES * self._total([channel_id])

@@ -13,6 +13,8 @@ from lab.simulation.modes import MODES
 from lab.simulation.tree.properties.accounts import everys_in, rates_in, taken_by_rows, through
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from gridstat.model.cloud import EventChannel
     from lab.simulation.tree.grid import TreeGrid
     from lab.simulation.tree.properties.promises import Between
@@ -28,7 +30,7 @@ def has_room(grid: TreeGrid, found: Between, every: int) -> bool:
         rates = rates_in(grid, taken, mode)
         for path in found.granted.paths:
             for piece in path.pieces:
-                extras = [0]
+                extras: list[int | Fraction] = [0]
                 hops = zip(piece.routers, piece.channel_ids, strict=False)
                 for router, number in hops:
                     terms = taken.get((router, number, int(variable.variable_id)), set())

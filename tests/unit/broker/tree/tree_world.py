@@ -64,13 +64,13 @@ def variable(name: str, number: int, per_second: int = 50) -> StatusVariable:
     return StatusVariable(VariableId(number), name, BuiltinType.FLOAT64, Period(1, per_second))
 
 
-def channel(from_router: str, to_router: str, **facts: int) -> EventChannel:
+def channel(from_router: str, to_router: str, **facts: Any) -> EventChannel:
     facts.setdefault("latency_us", 500)
     security: Security = "none" if "bandwidth_bytes_per_s" in facts else "hop"
     return EventChannel(ChannelId(0), from_router, to_router, security=security, **facts)
 
 
-def both_ways(one: str, other: str, **facts: int) -> list[EventChannel]:
+def both_ways(one: str, other: str, **facts: Any) -> list[EventChannel]:
     return [channel(one, other, **facts), channel(other, one, **facts)]
 
 

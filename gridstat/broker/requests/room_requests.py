@@ -13,7 +13,7 @@ again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.broker.capacity.band_planning import every_of
 from gridstat.model.rate_law import NS_PER_S
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.band_planning import Adjusted
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Subscribed
-    from gridstat.broker.segments.parent_session import ParentSession
+    from gridstat.net.command.messages import Message
 
 WAIT_NS_MAX: Final = 2 * NS_PER_S
 """Time for which a request waits for owners to lower contracts."""
@@ -33,10 +33,22 @@ AGAIN_NS: Final = NS_PER_S
 """Time after which an owner is asked again."""
 
 
+class ParentLink(Protocol):
+    """Session with the parent, which sends while it is joined."""
+
+    @property
+    def term(self) -> int: ...
+
+    @property
+    def is_joined(self) -> bool: ...
+
+    def send(self, message: Message) -> None: ...
+
+
 class RoomRequests:
     """`_asked` has, by segment, when its owner was asked last, and for which divisor."""
 
-    def __init__(self, context: BrokerContext, session: ParentSession) -> None:
+    def __init__(self, context: BrokerContext, session: ParentLink) -> None:
         self._context = context
         self._session = session
         self._asked: dict[int, tuple[int, int]] = {}
