@@ -37,7 +37,8 @@ class LoadPlan:
     """Amount and quality of the load; every subscriber subscribes to every variable.
 
     `redundancy_of` names the subscribers that ask for another redundancy than the others; the
-    end-points in `idle` have no program. With `counts_unsent` an event that no edge took is lost.
+    end-points in `idle` have no program. With `counts_unsent` an event that no edge took is lost;
+    with `keep` the cloud keeps what an end-point has when its program ends.
     """
 
     variables: int = 4
@@ -47,6 +48,7 @@ class LoadPlan:
     redundancy_of: Mapping[str, int] = field(default_factory=dict)
     idle: tuple[str, ...] = ()
     counts_unsent: bool = False
+    keep: bool = False
 
     def redundancy_for(self, subscriber: str) -> int:
         return self.redundancy_of.get(subscriber, self.redundancy)
@@ -87,7 +89,7 @@ class GridLoad:
         program.wait_ready()
 
     def end(self, name: str) -> None:
-        """End the program of one end-point, which detaches; nobody waits for its status."""
+        """End the program of one end-point; nobody waits for its status."""
         assert self._grid.daemons[name].stop() == 0, self._grid.daemons[name].errors
         self._status(name).unlink(missing_ok=True)
 
@@ -158,6 +160,7 @@ class GridLoad:
             latency_ms=self._plan.latency_ms,
             status=str(self._status(name)),
             security=security or self._grid.plan.security,
+            keep=self._plan.keep,
             logs_unsent=self._plan.counts_unsent,
         )
         path = folder / "task.json"

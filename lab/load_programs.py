@@ -52,6 +52,8 @@ class Task(msgspec.Struct, frozen=True):
     status: str = ""
     security: Security = HOP
     delay_ms: int = DELAY_MS
+    keep: bool = False
+    """Whether the cloud keeps what the end-point has when its program ends."""
     logs_unsent: bool = False
     """Whether events that no edge took are logged as published, and so count as lost."""
 
@@ -110,7 +112,10 @@ def main(verb: str, path: Path) -> None:
         ) as grid,
         EventLog(Path(task.log)) as log,
     ):
-        {"publish": publish, "subscribe": subscribe}[verb](grid, task, log, ending)
+        try:
+            {"publish": publish, "subscribe": subscribe}[verb](grid, task, log, ending)
+        finally:
+            grid.close(keep=task.keep)
 
 
 def publish(grid: Connection, task: Task, log: EventLog, ending: Ending) -> None:

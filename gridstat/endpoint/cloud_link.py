@@ -249,8 +249,9 @@ class CloudLink:
         """True if it has no publications and no subscriptions."""
         return self.subscriptions.is_empty and self.publications.is_empty
 
-    def close(self) -> None:
-        """Detach from the cloud if it is reachable, and end all threads.
+    def close(self, *, keep: bool = False) -> None:
+        """Detach from the cloud if it is reachable, unless it is to keep what we have, and end all
+        threads.
 
         An interrupt cuts the waiting short, not the work; what it leaves, a second call finishes.
         """
@@ -258,12 +259,12 @@ class CloudLink:
             return  # Another thread closes it, and may wait for the callback that calls this.
         try:
             if not self.is_over:
-                self._leave()
+                self._leave(keep=keep)
                 self.is_over = True
         finally:
             self._closing.release()
 
-    def _leave(self) -> None:
+    def _leave(self, *, keep: bool) -> None:
         with ExitStack() as parts:
             parts.callback(self._channels.close)
             parts.callback(self._receiver.close)
@@ -275,7 +276,7 @@ class CloudLink:
             self.notifier.followers.end()
             self.subscriptions.end()
             self.publications.end()
-            if self._attached:
+            if self._attached and not keep:
                 with suppress(GridStatError):
                     self._session.ask(Detach(), lambda *_: None, LEAVE_WITHIN_S).result()
 

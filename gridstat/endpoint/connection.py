@@ -380,14 +380,16 @@ class Connection:
             partial(call, *args, **kwargs), _give_back if is_ours else _no_op
         )
 
-    def close(self) -> None:
+    def close(self, *, keep: bool = False) -> None:
         """Leave the cloud: all publications and subscriptions end. `grid.close()`.
 
+        With `keep` they end here only: the cloud keeps them for its grace time, for a program that
+        is started anew under this name, and no other end-point loses a subscription meanwhile.
         Ctrl-C meanwhile cuts the waiting short; closing once more finishes what is left.
         """
         self._is_closed = True
         self._end_groups()
-        self._link.close()
+        self._link.close(keep=keep)
 
     def full_name(self, name: str) -> str:
         """Return a variable's full name; short ones are below our own:

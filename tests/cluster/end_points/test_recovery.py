@@ -125,6 +125,21 @@ def test_a_publisher_that_was_killed_comes_back_and_unsubscribes_nobody(
 
 
 @pytest.mark.feature("S0-119")
+def test_a_publisher_that_leaves_for_a_moment_unsubscribes_nobody(cloud: LocalCloud) -> None:
+    with cloud.connect("c1/reader", ("e1",)) as reader:
+        with cloud.connect(PMU, ("e0",)) as first:
+            name = first.publish("voltage", gridstat.FLOAT64, rate=RATE).name
+            found = reader.subscribe(name)
+            first.close(keep=True)
+        eventually(lambda: "the broker has noticed nothing" if is_up(cloud, PMU) else None)
+        with cloud.connect(PMU, ("e0",)) as second:
+            with feeding(second.publish("voltage", gridstat.FLOAT64, rate=RATE), RATE):
+                eventually(lambda: None if found.value is not None else "no value")
+            assert found.error_code == 0
+            assert not found.is_over
+
+
+@pytest.mark.feature("S0-119")
 def test_what_a_killed_publisher_does_not_publish_again_is_purged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

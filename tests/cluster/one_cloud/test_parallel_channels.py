@@ -6,7 +6,6 @@ e1 ── i1 ── e3        routers that the tests do not use
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,12 +18,12 @@ from lab.declared_delay import DELAY_MS
 from lab.open_access import OPEN_TOML
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.cloud import ROUTERS, Cloud
-from tests.cluster.one_cloud.second_links import CABLE_HOST, SecondCables
+from tests.cluster.one_cloud.second_cables import CABLE_HOST, SecondCables
 from tests.cluster.one_cloud.streams import Stream
 from tests.cluster.one_cloud.test_contracts import KEEP, Taken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from gridstat.endpoint.subscriber import Subscription
@@ -60,17 +59,20 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 @pytest.fixture(scope="module")
 def cables(cloud: Cloud) -> Iterator[SecondCables]:
-    with SecondCables(_ports(cloud.folder)) as laid:
+    with SecondCables(6) as laid:
+        _write_ports(cloud.folder, laid.ports)
         cloud.start()
         yield laid
+        cloud.close_connections()
 
 
-def _ports(folder: Path) -> list[int]:
-    found = []
-    for name in ("e0", "i0", "e2"):
-        listen = tomllib.loads((folder / f"router-{name}.toml").read_text())["listen"]
-        found += [listen["data_port"], listen["urgent_port"]]
-    return found
+def _write_ports(folder: Path, ports: Sequence[int]) -> None:
+    """Let three routers listen at ports of which second cables know."""
+    for number, name in enumerate(("e0", "i0", "e2")):
+        data, urgent = ports[2 * number : 2 * number + 2]
+        file = folder / f"router-{name}.toml"
+        lines = f"[listen]\ndata_port = {data}\nurgent_port = {urgent}\n"
+        file.write_text(file.read_text().replace("[listen]\n", lines))
 
 
 def labels(cloud: Cloud, subscription: Subscription) -> list[list[str]]:

@@ -9,10 +9,7 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
-from typing import TYPE_CHECKING, Final, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Final, Self
 
 ROUTER_HOST: Final = "127.0.0.1"
 CABLE_HOST: Final = "127.0.0.2"
@@ -23,15 +20,12 @@ LOOK_S: Final = 0.1
 class SecondCables:
     """Passes datagrams on while the `with` block lasts, until it is cut."""
 
-    def __init__(self, ports: Iterable[int]) -> None:
+    def __init__(self, count: int) -> None:
         self._selector = selectors.DefaultSelector()
-        self._sockets = []
-        for port in ports:
-            taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            taken.bind((CABLE_HOST, port))
-            taken.setblocking(False)
+        self._sockets = [_free_socket() for _ in range(count)]
+        self.ports = [each.getsockname()[1] for each in self._sockets]
+        for port, taken in zip(self.ports, self._sockets, strict=True):
             self._selector.register(taken, selectors.EVENT_READ, port)
-            self._sockets.append(taken)
         self._onward = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._is_cut = threading.Event()
         self._is_over = threading.Event()
@@ -68,3 +62,18 @@ class SecondCables:
             if not self._is_cut.is_set():
                 self.passed += 1
                 self._onward.sendto(datagram, (ROUTER_HOST, port))
+
+
+def _free_socket() -> socket.socket:
+    """Return a socket of the second cable whose port is free at the router's address too."""
+    while True:
+        taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        taken.bind((CABLE_HOST, 0))
+        taken.setblocking(False)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as tried:
+            try:
+                tried.bind((ROUTER_HOST, taken.getsockname()[1]))
+            except OSError:
+                taken.close()
+            else:
+                return taken
