@@ -91,8 +91,9 @@ static uint64_t forwarded_events(const gs_core_counters *counters)
 }
 
 /* Note a call of the data port that forwarded nothing: either all of it was rejected, or something
- * was believed. Rejected datagrams of a rare stray sender are no flood. A call that came back full
- * lets the port not rest, since more may be waiting: a rest must never bound what a router drains. */
+ * was believed. Rejected datagrams of a rare stray sender are no flood. After a call that came back
+ * full the port does not rest, since more may be waiting: a rest must never bound what a router
+ * drains. */
 static void note_unforwarded(gs_loop *loop, bool was_full, uint64_t now_ns)
 {
     const gs_core_counters *counters = &loop->core->counters;

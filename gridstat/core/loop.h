@@ -1,10 +1,10 @@
 /* Thread of a core: receive a batch, forward it, flush; urgent events first in every round.
  *
- * A data port that receives nothing but rejected datagrams, call after call, is flooded. The thread
- * does not wake up for each of them: when it has emptied the port, it leaves it alone for GS_REST_NS
- * and takes together what has come meanwhile, so that a flood takes less of the processor from those
- * whose events it forwards. A call that took anything else ends that, and so does one that came back
- * full. The urgent port never rests. */
+ * A data port that receives nothing but rejected datagrams, call after call, is flooded. The
+ * thread does not wake up for each of them: when it has emptied the port, it leaves it alone for
+ * GS_REST_NS and takes together what has come meanwhile, so that a flood takes less of the
+ * processor from those whose events it forwards. A call that took anything else ends that, and so
+ * does one that came back full. The urgent port never rests. */
 #ifndef GS_LOOP_H
 #define GS_LOOP_H
 
