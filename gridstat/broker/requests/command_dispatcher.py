@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.records.snapshot import answer_snapshot
-from gridstat.broker.requests.fair_queue import IN_A_TURN, QUANTUM, FairQueue, tokens_of, units_of
+from gridstat.broker.requests.fair_queue import (
+    IN_A_TURN,
+    QUANTUM,
+    FairQueue,
+    edge_account,
+    tokens_of,
+    units_of,
+)
 from gridstat.broker.requests.request import Rest
 from gridstat.broker.requests.request_intake import RepeatedSubscribe
 from gridstat.model.errors import GridStatError, Refused
@@ -75,12 +82,14 @@ class CommandDispatcher:
     def take(self, edge: str, forward: Forward) -> None:
         """Serve a request at once, or let it wait until its end-point's turn."""
         now_ns = self._context.now_ns
-        self._context.quotas.note_command(forward.endpoint, tokens_of(forward), now_ns)
-        if self.queue.is_free(forward.endpoint, now_ns):
-            self.queue.served(forward, now_ns)
+        who = self._account(edge, forward.endpoint)
+        if who == forward.endpoint:
+            self._context.quotas.note_command(who, tokens_of(forward), now_ns)
+        if self.queue.is_free(who, now_ns):
+            self.queue.served(who, forward, now_ns)
             self._serve(edge, forward)
             return
-        refusal = self.queue.put(edge, forward, now_ns)
+        refusal = self.queue.put(edge, forward, now_ns, account=who)
         if refusal is not None:
             self._requests.refuse_unopened(edge, forward, refusal)
             self._note_refused(forward.endpoint)
@@ -88,6 +97,12 @@ class CommandDispatcher:
             self._requests.refuse_unopened(other_edge, other, reason)
             self._note_refused(other.endpoint)
         self._schedule()
+
+    def _account(self, edge: str, name: str) -> str:
+        """Return whose turn a request takes: nothing that an edge forwards is checked yet."""
+        endpoint = self._context.registry.endpoints.get(name)
+        is_attached = endpoint is not None and edge in endpoint.attachments
+        return name if is_attached else edge_account(edge)
 
     def serve_waiting(self) -> None:
         """Serve a few waiting requests, end-point by end-point, and set the timer of the next."""

@@ -15,6 +15,9 @@ the queue of its end-point:
   counts as several. So the time of a request depends on how many end-points wait, and not on how
   many requests one of them has sent.
 - An end-point without tokens for its commands a second leaves the round until it has one.
+- An edge router may forward what nobody has signed. A request of an end-point that is not attached
+  to its edge, an Attach among them, waits in the queue of that edge router (`edge_account`), so that
+  it takes no turn and no token of the end-point whose name it bears.
 - A request goes on after it was served: it is written, and routers confirm. While one of an end-
   point that has nothing else waiting is under way (`served`, until `ended`), an end-point with more
   waiting has one request under way at a time, so that the first one does not share processors with
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
 
 WAITING_MAX: Final = 1_024
 """Requests of one end-point that may wait."""
+EDGE_WAITING_MAX: Final = 8_192
+"""Requests of unattached end-points that may wait for one edge router: all attach after a fault."""
 WAITING_BYTES_MAX: Final = 4 * 2**20
 """Bytes of one end-point's waiting requests."""
 ALL_BYTES_MAX: Final = 64 * 2**20
@@ -75,6 +80,15 @@ HOLD_NS: Final = 100_000_000
 """Time for which one request under way may hold others back; most are granted much sooner."""
 KNOWN_MAX: Final = 65_536
 """End-points whose tokens are remembered; a forgotten one has its full burst again."""
+
+
+_EDGE: Final = "edge router "
+"""Begin of an edge router's account; no end-point's name has a space."""
+
+
+def edge_account(edge: str) -> str:
+    """Return the name under which requests of unattached end-points are queued."""
+    return _EDGE + edge
 
 
 @dataclass(slots=True)
@@ -173,11 +187,12 @@ class FairQueue:
         is_idle = self._idle_from_ns <= now_ns + AT_ONCE * BUSY_NS
         return not self.count and is_idle and self._ready_ns(who, now_ns) <= now_ns
 
-    def served(self, forward: Forward, now_ns: int) -> None:
+    def served(self, who: str, forward: Forward, now_ns: int) -> None:
         """Note that a request is served, at once or from the queue."""
-        self._buckets.use(forward.endpoint, tokens_of(forward), now_ns)
         self._idle_from_ns = max(self._idle_from_ns, now_ns) + units_of(forward) * BUSY_NS
-        who = forward.endpoint
+        if who.startswith(_EDGE):
+            return
+        self._buckets.use(who, tokens_of(forward), now_ns)
         self._under_way[who] = now_ns
         self._lone.pop(who, None)
         line = self._lines.get(who)
@@ -196,14 +211,19 @@ class FairQueue:
         """Note how long the path searches of a request, or of a slice of one, took."""
         self.search_times.use(who, took_ns, now_ns)
 
-    def put(self, edge: str, forward: Forward, now_ns: int) -> QuotaReached | None:
-        """Let a request wait, or return why its end-point may not send it now."""
-        who = forward.endpoint
+    def put(
+        self, edge: str, forward: Forward, now_ns: int, *, account: str = ""
+    ) -> QuotaReached | None:
+        """Let a request wait, or return why its end-point may not send it now.
+
+        It waits in the queue of its end-point if no account is given.
+        """
+        who = account or forward.endpoint
         line = self._lines.get(who) or _Line()
         size_bytes = _size_bytes(forward)
         waits_ns = self._ready_ns(who, now_ns, ahead=line.tokens) - now_ns
         if (
-            len(line.waiting) >= WAITING_MAX
+            len(line.waiting) >= (EDGE_WAITING_MAX if who.startswith(_EDGE) else WAITING_MAX)
             or line.size_bytes + size_bytes > WAITING_BYTES_MAX
             or waits_ns > WAIT_NS_MAX
         ):
@@ -327,7 +347,7 @@ class FairQueue:
         line.tokens -= tokens_of(forward)
         self._size_bytes -= size_bytes
         self.count -= 1
-        self.served(forward, now_ns)
+        self.served(who, forward, now_ns)
         if not line.waiting:
             del self._lines[who]
         else:
@@ -361,6 +381,8 @@ class FairQueue:
 
     def _ready_ns(self, who: str, now_ns: int, ahead: int = 0) -> int:
         """Return when an end-point has a token, after so many others, and search time."""
+        if who.startswith(_EDGE):
+            return now_ns
         return max(
             self._buckets.ready_ns(who, now_ns, ahead), self.search_times.ready_ns(who, now_ns)
         )
@@ -395,6 +417,12 @@ class FairQueue:
         self._delayed.sort()
 
     def _too_many(self, who: str, waiting: int, now_ns: int) -> QuotaReached:
+        if who.startswith(_EDGE):
+            return QuotaReached(
+                f"{who} has forwarded {waiting} requests of end-points that are not attached to it; "
+                "this one was not looked at",
+                hint="attach again in a few seconds",
+            )
         if self.search_times.ready_ns(who, now_ns) > now_ns:
             return QuotaReached(
                 f"{who} has {waiting} requests waiting, since the path searches of its earlier "
