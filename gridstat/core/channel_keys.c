@@ -124,11 +124,10 @@ void gs_key_set_release(void *released)
 
 void gs_opening_close(gs_opening *opening)
 {
-    gs_key_set *set = opening->keys;
+    gs_key_set *set = gs_opening_swap(opening, NULL);
     for (uint32_t i = 0; set != NULL && i < set->count; i++)
         set->is_dropped[i] = true;
     gs_key_set_release(set);
-    opening->keys = NULL;
 }
 
 uint64_t gs_opening_take_epoch(gs_opening *opening)

@@ -196,9 +196,12 @@ static void receive_events(gs_receiver *receiver, const uint8_t *event, const ui
     }
 }
 
-/* A linear search: there are few sources, and datagrams of one source often follow each other. */
+/* A linear search: there are few sources, and datagrams of one source often follow each other. A
+ * place whose channel id is 0 is free, whatever a datagram says: its keys may be gone. */
 static uint32_t source_of(const gs_receiver *receiver, uint32_t channel_id)
 {
+    if (channel_id == 0)
+        return GS_RECEIVER_SOURCES;
     uint32_t count = __atomic_load_n(&receiver->source_count, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < count; i++)
         if (__atomic_load_n(&receiver->sources[i].channel_id, __ATOMIC_ACQUIRE) == channel_id)
@@ -672,13 +675,14 @@ bool gs_receiver_set_keys(gs_receiver *receiver, uint32_t channel_id, gs_seal_ba
     gs_opening *opening = opening_of(receiver, channel_id);
     gs_key_set *fresh =
         opening == NULL ? NULL : gs_key_set_make(backend, specs, count, opening->keys);
+    bool has_all = fresh != NULL && fresh->count == count;
     if (fresh != NULL) {
         gs_key_set *old = gs_opening_swap(opening, fresh);
         gs_expected_settle(&receiver->expected);
         gs_key_set_release(old);
     }
     pthread_mutex_unlock(&receiver->expected.adding);
-    return fresh != NULL;
+    return has_all;
 }
 
 bool gs_receiver_keys(gs_receiver *receiver, uint32_t channel_id, gs_receiver_key_facts *facts)

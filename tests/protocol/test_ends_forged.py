@@ -93,3 +93,15 @@ def test_a_live_stream_follows_no_stamp_that_no_router_lets_pass() -> None:
     assert line.slots() == list(range(40))
     assert line.receiver.counters()["policed_jump"] == 5
     line.close()
+
+
+def test_the_free_place_of_a_closed_source_takes_nothing_of_channel_0(line: Line) -> None:
+    line.stream(0, 5)
+    line.receiver.close_source(EDGE)
+    line.receiver.open_source(EDGE + 1, is_sealed=True)
+    line.receiver.open_source(EDGE + 2)
+    line.receiver.close_source(EDGE + 2)
+    for turn in range(5):
+        line.send(line.forger, 0, line.start_ns + (5 + turn) * 10 * MS)
+    assert line.slots() == list(range(5))
+    assert line.receiver.counters()["policed_source"] == 5

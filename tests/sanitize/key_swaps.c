@@ -1,6 +1,7 @@
 /* Stress of key swaps: sender, running core and receiver, every hop sealed, while the control side
- * changes all keys without pause and opens and closes a source. Run under TSan and ASan. Every
- * event ends in a counter, and most arrive.
+ * changes all keys without pause and opens and closes a source. Every event ends in a counter, and
+ * most arrive. Then a source is closed again and again, while a stranger sends sealed datagrams of
+ * channel 0, the mark of a free place: none of them may find a key. Run under TSan and ASan.
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "egress.h"
 #include "loop.h"
@@ -22,6 +24,7 @@
 #define DOWN      78U
 #define SWAPS     3000U
 #define STEP_NS   1000000ULL
+#define CLOSED    20000U /* Times that a source is closed. */
 
 static struct {
     gs_core *core;
@@ -145,6 +148,27 @@ static void *send_all(void *unused)
     return NULL;
 }
 
+/* Nobody's datagrams: no key is known to the sender, and no channel has the number 0. */
+static void *send_as_nobody(void *unused)
+{
+    int to = socket(AF_INET, SOCK_DGRAM, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                  .sin_port =
+                                      htons(gs_receiver_port(stage.receiver, GS_PORT_DATA))};
+    uint8_t datagram[GS_HEADER_BYTES + 24 + GS_TAG_BYTES] = {0};
+    (void)unused;
+    assert(connect(to, (struct sockaddr *)&address, sizeof address) == 0);
+    for (uint64_t counter = 1; !__atomic_load_n(&stage.must_stop, __ATOMIC_ACQUIRE); counter++) {
+        gs_header_write(datagram, GS_VERSION_SEALED, GS_HEADER_BYTES + 24, 0, counter);
+        datagram[1] = (uint8_t)counter;
+        if (send(to, datagram, sizeof datagram, 0) < 0)
+            break;
+    }
+    close(to);
+    return NULL;
+}
+
 static void swap_keys(gs_seal_backend backend, uint32_t epoch)
 {
     gs_key_spec accepted[2] = {key_of(epoch), key_of(epoch - 1)}, fresh = key_of(epoch);
@@ -207,6 +231,29 @@ static void stress(gs_seal_backend backend)
     gs_receiver_close(stage.receiver);
     gs_loop_close(stage.loop);
     gs_core_close(stage.core);
+}
+
+static void close_a_source_under_forgery(gs_seal_backend backend)
+{
+    gs_key_spec keys[GS_ACCEPTED_KEYS_MAX];
+    for (uint32_t i = 0; i < GS_ACCEPTED_KEYS_MAX; i++)
+        keys[i] = key_of(i);
+    stage.must_stop = false;
+    open_ends();
+    pthread_t forging;
+    assert(pthread_create(&forging, NULL, send_as_nobody, NULL) == 0);
+    for (uint32_t round = 0; round < CLOSED; round++) {
+        assert(gs_receiver_open_source(stage.receiver, UP, true));
+        assert(gs_receiver_set_keys(stage.receiver, UP, backend, keys, GS_ACCEPTED_KEYS_MAX));
+        assert(gs_receiver_close_source(stage.receiver, UP));
+    }
+    __atomic_store_n(&stage.must_stop, true, __ATOMIC_RELEASE);
+    pthread_join(forging, NULL);
+    for (gs_received reason = GS_RECEIVED_SEALED_UNKNOWN_CHANNEL + 1;
+         reason <= GS_RECEIVED_SEALED_PLAIN; reason++)
+        assert(gs_receiver_count(stage.receiver, reason) == 0);
+    assert(gs_receiver_count(stage.receiver, GS_RECEIVED_SEALED_UNKNOWN_CHANNEL) != 0);
+    gs_receiver_close(stage.receiver);
 }
 
 static gs_send_status send_one(gs_sender *sender)
@@ -301,6 +348,7 @@ int main(void)
             use_a_sender_s_key_up(backend);
             use_a_channel_s_key_up(backend);
             stress(backend);
+            close_a_source_under_forgery(backend);
         }
     assert(gs_held() == held);
     return 0;
