@@ -47,7 +47,13 @@ from gridstat.endpoint.session_events import (
     SessionInstruction,
     SessionTimeouts,
 )
-from gridstat.model.errors import LimitReached, MalformedFrame, NotAttached
+from gridstat.model.channel_security import HOP, SEALED_VERSION
+from gridstat.model.errors import (
+    LimitReached,
+    MalformedFrame,
+    NotAttached,
+    SecurityNotSatisfiable,
+)
 from gridstat.net.command.endpoint_messages import (
     AddressProved,
     AddressRefused,
@@ -344,6 +350,8 @@ class EndPointSession:
     ) -> list[SessionInstruction]:
         outcome = outcomes[0] if outcomes else None
         assert edge.attach is not None
+        if isinstance(outcome, AttachedOutcome):
+            outcome = self._checked(edge.name, outcome)
         if isinstance(outcome, RefusedOutcome):
             # A new number, or the broker would repeat its refusal; sent after the pause.
             tries = edge.attach.tries
@@ -367,6 +375,16 @@ class EndPointSession:
             self._restore_tries, self._restore_at_ns = 0, now_ns
             self._restore(now_ns)
         return [*instructions, *self._attach(now_ns), *self._flush(now_ns)]
+
+    def _checked(self, edge: str, outcome: AttachedOutcome) -> AttachedOutcome | RefusedOutcome:
+        """Return an attachment, or its refusal if its channels are not sealed as we demand."""
+        if self._endpoint.security != HOP or outcome.datagram_version == SEALED_VERSION:
+            return outcome
+        refused = SecurityNotSatisfiable(
+            f'{edge} answers with channels that are not sealed, and we attach with security "hop"',
+            hint="check the edge router and its broker: neither may answer so",
+        )
+        return RefusedOutcome(code=refused.code, reason=refused.args[0], hint=refused.hint)
 
     def _is_forgotten(self, request: Request, outcomes: tuple[Outcome, ...]) -> bool:
         """Return whether the broker does not know the end-point; accepted only a few times for a

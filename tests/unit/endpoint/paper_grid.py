@@ -213,5 +213,6 @@ class PaperLink:
         self.cloud: PaperCloud = grid.cloud
         self.ask = grid.cloud.ask
 
-    def close(self) -> None:
+    def close(self, *, keep: bool = False) -> None:
+        del keep
         self.subscriptions.end()

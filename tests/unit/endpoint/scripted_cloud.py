@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gridstat.endpoint.endpoint_session import TICK_NS, EndPointSession
 from gridstat.endpoint.session_events import EndPoint, Requested, SessionTimeouts
+from gridstat.model.channel_security import SEALED_VERSION
 from gridstat.model.identifiers import VariableId
 from gridstat.model.qos import ModalQos
 from gridstat.model.rate_law import NS_PER_S, Period
@@ -68,6 +69,7 @@ def attached(edge: str = "c1/e0", code: int = 0, known_since: int = 0) -> Attach
         down_channel_id=4,
         code=code,
         known_since=known_since,
+        datagram_version=SEALED_VERSION,
     )
 
 

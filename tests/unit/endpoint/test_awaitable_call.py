@@ -66,7 +66,8 @@ def test_a_connection_that_nobody_awaits_any_more_is_closed(
     class Link:
         name = "c1/a"
 
-        def close(self) -> None:
+        def close(self, *, keep: bool = False) -> None:
+            assert not keep
             is_closed.set()
 
     def connect(*_: object) -> Connection:
