@@ -6,7 +6,6 @@ the reports to those without a session.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -92,8 +91,8 @@ class PublisherChannels:
 
     `_unsent` holds, by channel and variable, the newest report to a publisher that has no session
     or is not known yet, and when it was made; no channel in it is empty. A report has totals, so
-    it replaces the ones before it. `_sent` are the newest reports that were sent, each with its
-    time and its publisher.
+    it replaces the ones before it. `_sent` has the newest report that was sent by publisher,
+    channel and variable, with its time, in the order of sending.
     """
 
     def __init__(self, router: str) -> None:
@@ -102,7 +101,7 @@ class PublisherChannels:
         self._endpoints: dict[int, str] = {}
         self._unsent: dict[int, dict[int, tuple[SourcePoliced, int]]] = {}
         self._unsent_count = 0
-        self._sent: deque[tuple[int, str, SourcePoliced]] = deque(maxlen=UNSENT_MAX)
+        self._sent: dict[str, dict[tuple[int, int], tuple[int, SourcePoliced]]] = {}
         self.reports_dropped = 0
 
     def learn(self, endpoint: str, body: bytes) -> None:
@@ -123,33 +122,33 @@ class PublisherChannels:
     def forget(self, endpoint: str) -> None:
         """Forget an end-point; the reports that wait for it are dropped."""
         self.reports_dropped += len(self.take_unsent(endpoint))
-        self._take_sent(endpoint, 0)
+        self._sent.pop(endpoint, None)
         channel_id = self._channels.pop(endpoint, None)
         if channel_id is not None and self._endpoints.get(channel_id) == endpoint:
             del self._endpoints[channel_id]
 
     def note_sent(self, endpoint: str, report: SourcePoliced, now_ns: int) -> None:
-        """Remember a report for as long as its session may turn out to be lost."""
-        while self._sent and self._sent[0][0] < now_ns - SENT_AGAIN_NS:
-            self._sent.popleft()
-        self._sent.append((now_ns, endpoint, report))
+        """Remember a report for as long as its session may turn out to be lost.
+
+        Beyond a bound the oldest of its publisher is forgotten, and no other's.
+        """
+        sent = self._sent.setdefault(endpoint, {})
+        key = report.channel_id, report.variable_id
+        sent.pop(key, None)
+        sent[key] = now_ns, report
+        while sent and next(iter(sent.values()))[0] < now_ns - SENT_AGAIN_NS:
+            del sent[next(iter(sent))]
+        if len(sent) > UNSENT_OF_CHANNEL_MAX:
+            del sent[next(iter(sent))]
 
     def keep_sent(self, endpoint: str, now_ns: int) -> None:
         """Keep the newest reports that were sent in a session that is lost now.
 
         A publisher that has got one of them hears the same total again, which changes nothing.
         """
-        for report in self._take_sent(endpoint, now_ns - SENT_AGAIN_NS):
-            self.keep_unsent(report, now_ns)
-
-    def _take_sent(self, endpoint: str, since_ns: int) -> list[SourcePoliced]:
-        found = [
-            report
-            for sent_ns, of_endpoint, report in self._sent
-            if of_endpoint == endpoint and sent_ns >= since_ns
-        ]
-        self._sent = deque((each for each in self._sent if each[1] != endpoint), UNSENT_MAX)
-        return found
+        for sent_ns, report in self._sent.pop(endpoint, {}).values():
+            if sent_ns >= now_ns - SENT_AGAIN_NS:
+                self.keep_unsent(report, now_ns)
 
     def has_unsent(self) -> bool:
         return bool(self._unsent)
