@@ -103,7 +103,7 @@ def started(stack: ExitStack, words: Sequence[str], folder: Path, files: int) ->
         stderr=output,
         text=True,
     )
-    stack.callback(process.wait)
+    stack.enter_context(process)
     stack.callback(process.terminate)
     assert process.stdout is not None
     return Daemon(process, log, json.loads(process.stdout.readline()))
@@ -257,7 +257,7 @@ def strangers_at(
         stdout=subprocess.PIPE,
         text=True,
     )
-    stack.callback(process.wait)
+    stack.enter_context(process)
     stack.callback(process.kill)
     return process
 

@@ -16,8 +16,8 @@ the queue of its end-point:
   many requests one of them has sent.
 - An end-point without tokens for its commands a second leaves the round until it has one.
 - An edge router may forward what nobody has signed. A request of an end-point that is not attached
-  to its edge, an Attach among them, waits in the queue of that edge router (`edge_account`), so that
-  it takes no turn and no token of the end-point whose name it bears.
+  to its edge, an Attach among them, waits in the queue of that edge router (`edge_account`), so
+  that it takes no turn and no token of the end-point whose name it bears.
 - A request goes on after it was served: it is written, and routers confirm. While one of an end-
   point that has nothing else waiting is under way (`served`, until `ended`), an end-point with more
   waiting has one request under way at a time, so that the first one does not share processors with
@@ -419,8 +419,8 @@ class FairQueue:
     def _too_many(self, who: str, waiting: int, now_ns: int) -> QuotaReached:
         if who.startswith(_EDGE):
             return QuotaReached(
-                f"{who} has forwarded {waiting} requests of end-points that are not attached to it; "
-                "this one was not looked at",
+                f"{who} has forwarded {waiting} requests of end-points that are not attached "
+                "to it; this one was not looked at",
                 hint="attach again in a few seconds",
             )
         if self.search_times.ready_ns(who, now_ns) > now_ns:

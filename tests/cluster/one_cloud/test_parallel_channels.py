@@ -52,18 +52,24 @@ def cloud_text() -> str:
 
 
 @pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+def cabled_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     with Cloud(tmp_path_factory.mktemp("parallel"), cloud_text()) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def cables(cloud: Cloud) -> Iterator[SecondCables]:
+def cables(cabled_cloud: Cloud) -> Iterator[SecondCables]:
     with SecondCables(6) as laid:
-        _write_ports(cloud.folder, laid.ports)
-        cloud.start()
+        _write_ports(cabled_cloud.folder, laid.ports)
+        cabled_cloud.start()
         yield laid
-        cloud.close_connections()
+
+
+@pytest.fixture
+def cloud(cabled_cloud: Cloud) -> Iterator[Cloud]:
+    """The same cloud; the end-points of a test leave with it."""
+    yield cabled_cloud
+    cabled_cloud.close_connections()
 
 
 def _write_ports(folder: Path, ports: Sequence[int]) -> None:
