@@ -188,10 +188,16 @@ class TreeFaults:
             self._mending.after(50, 2_500, partial(channels.set_cut, one, is_cut=False))
 
     def _cut_paths(self) -> None:
-        """Cut all paths of a contract at once, so that less than its grant is left."""
+        """Cut all paths of a contract at once, so that less than its grant is left.
+
+        Contracts of several modes are few, so every other cut is of one of them, if there are any.
+        """
+        contracts = list(contracts_between(self._grid))
+        modal = [contract for contract in contracts if len(contract.desired) > 1]
+        is_modal = bool(modal) and self._world.chance(0.5)
         found = [
             wires
-            for contract in contracts_between(self._grid)
+            for contract in (modal if is_modal else contracts)
             for wires in lowering_cuts(self._grid, contract)
         ]
         if found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.broker.leaf_broker import LeafBroker
+from gridstat.broker.records.parent_state import contract_name
 from gridstat.net.command.endpoint_messages import (
     ChangeSubscription,
     DoneOutcome,
@@ -128,13 +129,14 @@ class TreeAnswers:
         for outcome in decode_outcomes(body).outcomes:
             if not isinstance(outcome, GrantedOutcome) or outcome.variable is None:
                 continue
+            number = int(outcome.variable.variable_id)
             is_whole = not outcome.degraded and self._is_published(outcome.variable)
-            if is_whole and self._is_first(broker, outcome.subscription_id):
-                number = int(outcome.variable.variable_id)
-                if not any(self._is_up(path, number) for path in outcome.paths):
-                    raise PropertyBroken(
-                        INSTALLED, f"no way of {node.name}#{outcome.subscription_id} is up"
-                    )
+            if not is_whole or any(self._is_up(path, number) for path in outcome.paths):
+                continue
+            if self._is_first(broker, outcome.subscription_id):
+                raise PropertyBroken(
+                    INSTALLED, f"no way of {node.name}#{outcome.subscription_id} is up"
+                )
 
     def _is_published(self, variable: StatusVariable) -> bool:
         """Return whether the variable is still published.
@@ -145,19 +147,27 @@ class TreeAnswers:
         found = None if leaf is None else leaf.registry.publications.get(variable.name)
         return found is not None and found.variable.variable_id == variable.variable_id
 
-    @staticmethod
-    def _is_first(broker: LeafBroker, number: int) -> bool:
-        """Return whether the contract has neither ended nor moved since its grant."""
-        found = broker.registry.subscriptions.get(number)
+    def _is_first(self, broker: LeafBroker, number: int) -> bool:
+        """Return whether the contract has neither ended nor moved since its grant.
+
+        A cloud may move its segment while the answer is being written; the answer then names the
+        new path, and the replaced one still carries the events.
+        """
+        registry = broker.registry
+        found = registry.subscriptions.get(number)
         if found is not None:
             return not found.record.generation
-        asked = broker.registry.tree.asked.get(number)
-        return (
-            asked is not None
-            and not asked.is_ending
-            and asked.granted is not None
-            and asked.granted.generation == asked.record.generation == 0
-        )
+        asked = registry.tree.asked.get(number)
+        if asked is None or asked.is_ending or asked.granted is None:
+            return False
+        if asked.granted.generation or asked.record.generation:
+            return False
+        contract = contract_name(registry.cloud, number)
+        for leaf in self._grid.leaves().values():
+            held = leaf.registry.tree.segment(contract, 0)
+            if held and leaf.registry.subscriptions[held].record.generation:
+                return False
+        return True
 
     def _is_up(self, path: GrantedPath, variable_id: int) -> bool:
         for name, channel_id in zip(path.routers, (*path.channel_ids, 0), strict=True):

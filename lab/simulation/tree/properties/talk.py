@@ -113,7 +113,7 @@ class Talk:
                 del told[key]
 
     def check(self) -> None:
-        """Check that nothing has waited for too long, at children that have a session."""
+        """Check that nothing has waited for too long, at children that have joined."""
         node = self._node
         self._begin()
         broker = node.broker
@@ -123,8 +123,9 @@ class Talk:
         assert settings is not None
         within_ns = settings.up_within_ns * max(1, broker.state.families.height)
         now_ns = node.world.now_ns
+        joined = broker.parts.context.joined
         for key, told in self._commits.items():
-            if f"broker/{key.child}" not in node.sessions:
+            if key.child not in joined:
                 continue
             is_held = broker.state.holdings.find(key.contract, key.generation) is not None
             if is_held and now_ns - told.at_ns > within_ns + LATE_NS:
@@ -132,7 +133,7 @@ class Talk:
                     AGAIN, f"{node.name} has told {key} {(now_ns - told.at_ns) / NS_PER_S} s ago"
                 )
         for key, told in self._releases.items():
-            if f"broker/{key.child}" not in node.sessions:
+            if key.child not in joined:
                 continue
             waited_ns = told.at_ns - told.first_ns
             apart_ns = max(settings.retry_after_ns, 2 * waited_ns)
