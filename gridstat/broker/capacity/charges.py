@@ -224,8 +224,8 @@ class DivisorCounts:
 
     __slots__ = ("_counts",)
 
-    def __init__(self) -> None:
-        self._counts: Counts = ()
+    def __init__(self, counts: Counts = ()) -> None:
+        self._counts = counts
 
     def add(self, everys: Mapping[int, int]) -> bool:
         """Add one divisor in each of these modes; return whether any is new."""

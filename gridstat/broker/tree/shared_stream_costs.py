@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.capacity.accounts import HopAccount, Stream, burst_modes
-from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
+from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT, DivisorCounts
 from gridstat.broker.capacity.stream_costs import StreamCost
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ class SharedStream(Stream):
         super().__init__(stream_cost, carriage.event_bytes(stream_cost))
         self.kind = kind
         self.count_of = count_of
-        for mode, every, _ in count_of:
-            self.counts.add({mode: every})
+        self.counts = DivisorCounts(count_of)
         self.taken = self.counts.taken()
         self.burst_modes = burst_modes(self.counts.modes())
 

@@ -235,6 +235,18 @@ def test_a_full_channel_between_clouds_is_split_by_its_owner(*, is_deep: bool) -
     assert told(family, DESK) == [2, 1]
 
 
+@pytest.mark.parametrize("where", [NARROW, ("c1/b", "c2/b")])
+def test_nobody_is_lowered_whose_variable_another_takes_at_the_same_rate(
+    where: tuple[str, str],
+) -> None:
+    """The channel would carry every sample all the same."""
+    family = two_clouds(narrow=where)
+    assert isinstance(ask(family, DESK, 0), GrantedOutcome)
+    assert isinstance(ask(family, DESK, 0, QosRequest()), GrantedOutcome)
+    assert isinstance(ask(family, DESK, 1, URGENT), RefusedOutcome)
+    assert told(family, DESK) == []
+
+
 def test_an_owner_that_serves_first_come_splits_nothing() -> None:
     family = two_clouds(policy=BandPolicy.FIRST_COME, narrow=("c1/b", "c2/b"))
     ask(family, DESK, 0)

@@ -112,6 +112,15 @@ def test_charges_of_several_kinds_are_those_counted_anew_and_end_at_nothing(
     assert amounts(carriage) == amounts(HopAccount((), MODE_SETS_DEFAULT, CHANNEL))
 
 
+def test_a_divisor_counts_as_often_as_it_is_taken() -> None:
+    carriage = SharedHopAccount(CHANNEL)
+    for everys in ({0: 2}, {0: 1}, {0: 2}):
+        carriage.take(PLAIN, everys)
+    assert carriage.streams[PLAIN.variable_id].counts.every_one(0) == (1, 2, 2)
+    carriage.give_back(PLAIN, {0: 2})
+    assert carriage.streams[PLAIN.variable_id].counts.every_one(0) == (1, 2)
+
+
 def row_of_three() -> TreeWorld:
     facts = {"bandwidth_bytes_per_s": 100_000}
     channels = [*both_ways("c1/o", "c2/i", **facts), *both_ways("c2/o", "c3/i", **facts)]
