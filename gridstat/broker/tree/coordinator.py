@@ -49,6 +49,7 @@ from gridstat.broker.tree.transaction import Purpose, TransactionState
 from gridstat.broker.tree.tree_operations import body_of
 from gridstat.model.errors import (
     DeadlinePassed,
+    LatencyNotSatisfiable,
     NoSuchSubscription,
     RedundancyNotSatisfiable,
     Refused,
@@ -228,7 +229,7 @@ class Coordinator:
         links = conflict_of(part.steps, is_node_disjoint=False)
         if why.code == RedundancyNotSatisfiable.code and links:
             transaction.bar(links, is_node_disjoint=False)
-        else:
+        elif why.code != LatencyNotSatisfiable.code or not transaction.divide_evenly():
             transaction.exclude(_replaceable(part), transaction.excluded)
         self._plan_next(transaction)
 
@@ -304,7 +305,7 @@ class Coordinator:
                 break
             division = self._plan(transaction, excluded)
             if division is not None:
-                transaction.rounds += 1
+                transaction.rounds += excluded not in transaction.even
                 transaction.excluded = excluded
                 self._reserve(transaction, division)
                 return True
@@ -383,7 +384,12 @@ class Coordinator:
             return None
         taken = everys(quality, 0)
         numbers = [number for way in planned for number in way.channel_ids]
-        division = divide(planned, quality, channels.predictions(variable, taken, numbers))
+        division = divide(
+            planned,
+            quality,
+            channels.predictions(variable, taken, numbers),
+            is_even=excluded in transaction.even,
+        )
         if division is None:
             detail = "with its load on their channels"
             self._remember(transaction, too_slow(detail, is_skewed=transaction.is_skewed))

@@ -5,6 +5,9 @@ estimated latency and a share of the slack in proportion to its estimate. For a 
 part of the latency that comes from load counts, since the rest never grows. Where several paths
 cross one child, the smallest share counts, since the child may join any entry to any exit.
 
+An estimate may be far too short, for a child tells its load late. When a child refuses for its
+latency, the same plan is divided once more, with the slack in even shares.
+
 `join` puts the children's replies together to whole paths. Such a path may consist of segments that
 were planned for two different paths, so `fit_to_bounds` checks the sums again, and reduces shares
 of channels that are larger than needed.
@@ -57,13 +60,19 @@ class Division:
 
 
 def divide(
-    planned: Sequence[PlannedPath], quality: Quality, predictions: Mapping[int, Prediction]
+    planned: Sequence[PlannedPath],
+    quality: Quality,
+    predictions: Mapping[int, Prediction],
+    *,
+    is_even: bool = False,
 ) -> Division | None:
     """Return the requests and shares of a plan; None if a path is too slow.
 
     `quality` has the latencies that this scope may take, without the part of the two ends.
-    `predictions` are the latencies of the channels with the new contract on them.
+    `predictions` are the latencies of the channels with the new contract on them. `is_even` divides
+    the slack in even shares.
     """
+    shares_of = _even_shares_us if is_even else _shares_us
     least_us: dict[tuple[str, int], int] = {}
     steps_of: dict[str, list[Step]] = {}
     bound_us = min(qos.latency_us for qos in quality.values())
@@ -73,9 +82,9 @@ def divide(
             return None
         for step in path.steps:
             steps_of.setdefault(step.child, []).append(step)
-        scope_paths.append(_scope_path(path, _shares_us(path, bound_us, predictions)[1]))
+        scope_paths.append(_scope_path(path, shares_of(path, bound_us, predictions)[1]))
         for mode, qos in quality.items():
-            shares_us, _ = _shares_us(path, qos.latency_us, predictions)
+            shares_us, _ = shares_of(path, qos.latency_us, predictions)
             for step, share_us in zip(path.steps, shares_us, strict=True):
                 key = (step.child, mode)
                 least_us[key] = min(least_us.get(key, share_us), share_us)
@@ -114,6 +123,17 @@ def _shares_us(
             found.latency_us + slack_us * weight // total
             for found, weight in zip(channels, weights, strict=True)
         ]
+    )
+
+
+def _even_shares_us(
+    path: PlannedPath, bound_us: int, predictions: Mapping[int, Prediction]
+) -> tuple[list[int], tuple[int, ...]]:
+    """Return the shares of the children and of the channels: estimates, and even parts of slack."""
+    slack_us = _slack_us(path, bound_us, predictions)
+    more_us = slack_us // (len(path.steps) + len(path.channel_ids))
+    return [max(1, step.estimate_us + more_us) for step in path.steps], tuple(
+        [predictions[number].latency_us + more_us for number in path.channel_ids]
     )
 
 

@@ -16,8 +16,9 @@ States:
     any open state --the owner cancels--> CANCELLED
 
 Messages. In RESERVING the broker sends `Reserve` to each child of the plan and waits for `Reserved`
-or `NotReserved` with the same round. After a refusal the next plan excludes what was refused, so no
-plan is tried twice. At each quality node-disjoint paths are planned first, then paths that share
+or `NotReserved` with the same round. After a refusal for its latency the same plan is divided once
+more, in even shares. After any other the next plan excludes what was refused, so no plan is tried
+twice. At each quality node-disjoint paths are planned first, then paths that share
 routers, each in at most `rounds_max` rounds. If room was lacking, both are planned once more, and
 children may lower other contracts for them. When no plan is left, the next lower
 quality is tried. While a child waits for owners to lower contracts, the
@@ -168,6 +169,7 @@ class Transaction:
         "division",
         "ends",
         "ends_us",
+        "even",
         "excluded",
         "has_no_path",
         "is_kept",
@@ -230,6 +232,8 @@ class Transaction:
         self.ends_us = 0
         self.excluded: frozenset[Use] = frozenset()
         """Links that the present plan leaves out because earlier plans have failed with them."""
+        self.even: set[frozenset[Use]] = set()
+        """Exclusions whose plan is divided in even shares, since a child was too slow."""
         self.unusable: frozenset[Use] = frozenset()
         """Broken links, which no plan may use."""
         self.promised: Quality | None = None
@@ -311,6 +315,15 @@ class Transaction:
             if more not in self.tried:
                 self.untried.append(more)
 
+    def divide_evenly(self) -> bool:
+        """Plan again with the same exclusions and even shares; return whether that is new."""
+        if self.excluded in self.even:
+            return False
+        self.even.add(self.excluded)
+        self.tried.discard(self.excluded)
+        self.untried.appendleft(self.excluded)
+        return True
+
     def bar(self, uses: frozenset[Use], *, is_node_disjoint: bool) -> None:
         """Plan again with the same exclusions, and never with all of these links together.
 
@@ -353,6 +366,7 @@ class Transaction:
         self.rounds = 0
         self.untried = deque([frozenset()])
         self.tried = set()
+        self.even = set()
 
     def count_paths(self) -> bool:
         """Try one path fewer than before, to count those that exist; return whether to plan so.

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from gridstat.model.errors import (
     ChannelFull,
+    LatencyNotSatisfiable,
     NoSuchVariable,
     RedundancyNotSatisfiable,
     SecurityNotSatisfiable,
@@ -115,6 +116,8 @@ class CloudStandIn:
     """Borders to which its end-points are attached."""
     plain_ways: set[tuple[str, str]] = field(default_factory=set)
     """Abstract links with a channel that is not sealed."""
+    loaded_us: int = 0
+    """Latency that load adds to its ways, which it has not reported."""
     is_older: bool = False
     """True for a release that does not know the demand for sealed channels."""
     out: list[Message] = field(default_factory=list)
@@ -358,6 +361,13 @@ class CloudStandIn:
             return
         if self._has_too_few(message):
             self._refuse_for_too_few(message)
+            return
+        if any(qos.latency_us < self.loaded_us for qos in message.granted.values()):
+            slow = RefusedOutcome(code=LatencyNotSatisfiable.code, reason=f"{self.name} has load")
+            late = NotReserved(
+                term=self.term, contract=key[0], generation=key[1], refused=slow, limit="LATENCY"
+            )
+            self._say(structs.replace(late, round=message.round))
             return
         latency_us = self.near_us if not message.entries or not message.exits else 2 * self.near_us
         is_late = any(qos.latency_us < latency_us for qos in message.granted.values())

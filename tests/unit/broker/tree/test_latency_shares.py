@@ -6,8 +6,9 @@ from gridstat.broker.tree.latency_shares import Division, Part, divide, fit_to_b
 from gridstat.broker.tree.owned_channels import OwnedChannels, Prediction
 from gridstat.broker.tree.path_planner import PlannedPath, Step
 from gridstat.broker.tree.tree_operations import ScopePath, body_of
+from gridstat.model.errors import LatencyNotSatisfiable
 from gridstat.model.qos import Qos
-from gridstat.net.command.segment_messages import Gate
+from gridstat.net.command.segment_messages import Gate, Reserve
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.tree_world import TreeWorld, channel, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, inconsistencies, residue
@@ -79,3 +80,51 @@ def test_a_way_that_is_too_slow_with_the_newcomer_on_it_is_not_divided() -> None
     way = PlannedPath(steps, (7,))
     assert divide([way], bound(1_000), {7: Prediction(230, 30)}) is None
     assert divide([way], bound(1_030), {7: Prediction(230, 30)}) is not None
+
+
+def test_the_slack_of_a_loaded_cloud_with_a_short_estimate_is_an_even_share_at_the_second_try() -> (
+    None
+):
+    """The far channel has nearly all of the estimated latency, and no need of its slack."""
+    clouds = [CloudStandIn("c1", "root", near_us=1), CloudStandIn("c2", "root", near_us=9_000)]
+    clouds[0].variables[VOLTAGE] = variable(VOLTAGE, 1)
+    clouds[0].loaded_us = 15_000
+    world = TreeWorld({"root": ("", ("c1", "c2"), [channel("c1/b", "c2/b")])}, clouds).start()
+    contract = world.subscribe("c2/d", VOLTAGE, latency_us=100_000)
+    world.settle()
+    assert contract in world.clouds["c2"].granted
+    asked_us = [
+        message.granted[0].latency_us
+        for _, to, message in world.sent
+        if to == "c1" and isinstance(message, Reserve)
+    ]
+    assert [latency_us > clouds[0].loaded_us for latency_us in asked_us] == [False, True]
+    world.end(contract)
+    world.rest()
+    assert residue(world) == []
+
+
+def test_a_cloud_that_is_too_slow_for_even_shares_too_is_refused() -> None:
+    clouds = [CloudStandIn("c1", "root"), CloudStandIn("c2", "root")]
+    clouds[0].variables[VOLTAGE] = variable(VOLTAGE, 1)
+    clouds[0].loaded_us = 60_000
+    world = TreeWorld({"root": ("", ("c1", "c2"), [channel("c1/b", "c2/b")])}, clouds).start()
+    contract = world.subscribe("c2/d", VOLTAGE, latency_us=100_000)
+    world.settle()
+    assert world.clouds["c2"].refused[contract].refused.code == LatencyNotSatisfiable.code
+    world.rest()
+    assert residue(world) == []
+
+
+def test_even_shares_of_a_way_are_its_bound_at_most() -> None:
+    gate_out, gate_in = Gate("a/out", 7), Gate("b/in", 7)
+    steps = (Step("a", None, gate_out, 1, ()), Step("b", gate_in, None, 400, ()))
+    division = divide(
+        [PlannedPath(steps, (7,))], bound(1_000), {7: Prediction(230, 30)}, is_even=True
+    )
+    assert division is not None
+    shares_us = [division.parts[name].granted[0].latency_us for name in "ab"]
+    assert [*shares_us, *division.scope_paths[0].shares_us] == [1 + 123, 400 + 123, 230 + 123]
+    assert divide(
+        [PlannedPath(steps, (7,))], bound(600), {7: Prediction(230, 30)}, is_even=True
+    ) is (None)
