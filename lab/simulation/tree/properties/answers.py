@@ -151,7 +151,8 @@ class TreeAnswers:
         """Return whether the contract has neither ended nor moved since its grant.
 
         A cloud may move its segment while the answer is being written; the answer then names the
-        new path, and the replaced one still carries the events.
+        new path, and the replaced one still carries the events. Or it ends its segment, since a
+        rule that allowed it is revoked.
         """
         registry = broker.registry
         found = registry.subscriptions.get(number)
@@ -163,9 +164,12 @@ class TreeAnswers:
         if asked.granted.generation or asked.record.generation:
             return False
         contract = contract_name(registry.cloud, number)
-        for leaf in self._grid.leaves().values():
+        clouds = {piece.owner for path in asked.granted.paths for piece in path.pieces}
+        for cloud, leaf in self._grid.leaves().items():
             held = leaf.registry.tree.segment(contract, 0)
             if held and leaf.registry.subscriptions[held].record.generation:
+                return False
+            if not held and cloud in clouds:
                 return False
         return True
 

@@ -30,9 +30,18 @@ def ways_between(
 ) -> int:
     """Count ways in the scope of an owner, over wires that are neither cut nor in `without`.
 
-    Of the links that run one named risk only the first counts.
+    Of the links that run one named risk only the first counts. No way leads back into the
+    publisher's cloud, or out of the subscriber's: no broker plans so.
     """
     leaving, taken = _leaving(grid, owner, without), Taken()
+    first, last = cloud_of(name), cloud_of(subscriber)
+    for sender, hops in leaving.items():
+        leaving[sender] = [
+            (channel, receiver)
+            for channel, receiver in hops
+            if cloud_of(sender) == cloud_of(receiver)
+            or (cloud_of(receiver) != first and cloud_of(sender) != last)
+        ]
     leaf = grid.leaf(cloud_of(name))
     publication = None if leaf is None else leaf.registry.publications.get(name)
     sources = set() if publication is None else _edges(grid, publication.publisher)
