@@ -284,6 +284,12 @@ class Coordinator:
         if transaction.room.is_being_made and transaction.purpose is not Purpose.SEGMENT:
             self._park(transaction)
             return
+        if transaction.unusable:
+            # The child of a broken path may have another one from the same channel by now.
+            transaction.unusable = frozenset()
+            transaction.begin_again()
+            self._plan_next(transaction)
+            return
         while self._is_uncounted(transaction) and transaction.count_paths():
             if self._begin_round(transaction):
                 return

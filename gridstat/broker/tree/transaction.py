@@ -235,7 +235,7 @@ class Transaction:
         self.even: set[frozenset[Use]] = set()
         """Exclusions whose plan is divided in even shares, since a child was too slow."""
         self.unusable: frozenset[Use] = frozenset()
-        """Broken links, which no plan may use."""
+        """Links to broken paths of children, which a plan uses only if there is none without."""
         self.promised: Quality | None = None
         """Quality granted before anything failed, if this transaction is a replacement."""
         self.level = 0

@@ -244,3 +244,19 @@ def test_the_subscribers_cloud_is_told_which_paths_do_not_work_and_when_they_do_
         world.rest()
     told = world.clouds["c2"].granted[contract]
     assert (told.paths_down, told.degraded) == ((), ())
+
+
+def test_a_cloud_that_has_another_path_from_the_same_channel_is_asked_for_it() -> None:
+    """Both channels are needed, so none leads around the one behind which a path is broken."""
+    world = two_clouds()
+    contract = world.subscribe("c2/d", VOLTAGE, redundancy=2)
+    world.settle()
+    ((key, found),) = world.clouds["c2"].segments.items()
+    gate = found.reserve.entries[0].channel_id
+    broken = SegmentBroken(
+        term=1, contract=contract, generation=key[1], reason="i3 is down", broken=(gate,)
+    )
+    world.post("c2", "root", broken)
+    world.rest()
+    granted = world.clouds["c2"].granted[contract]
+    assert (granted.generation, len(granted.paths), granted.paths_down) == (1, 2, ())
