@@ -4,7 +4,8 @@ The owner of a contract lowers it when a child asks for that (`LowerContract`), 
 generation with a higher divisor and everything else as it is. What was promised stays in the
 holding, so the contract is tried again like one that a failure has lowered (`replanning.py`), but
 not before its hold-down has passed. The hold-down doubles each time that the contract is lowered
-soon after it was raised.
+soon after it was raised. A contract for which others were lowered in vain, as a child refused it
+all the same, has that done ever more rarely.
 
 Only contracts with one quality for all modes take part, and none that is replayed. A restart begins
 all hold-downs anew.
@@ -77,18 +78,18 @@ def lower_to(transaction: Transaction, body: HoldingBody, lowering: Lowering) ->
     return True
 
 
-def raise_from(transaction: Transaction, body: HoldingBody) -> bool:
+def raise_from(transaction: Transaction, body: HoldingBody, *, may_ask: bool) -> bool:
     """Restrict a transaction to the rates above the granted one, best first, at divisors of it.
 
     Such a rate carries all slots of the granted one, so the present generation needs no room of its
-    own beside the next. Contracts of lower priorities, and equals that have more, are lowered for
-    it as for a new one.
+    own beside the next. With `may_ask`, contracts of lower priorities, and equals that have more,
+    are lowered for it as for a new one.
     """
     assert body.promised is not None
     best, present = every_of(body.promised), every_of(body.granted)
     transaction.promised = body.promised
     transaction.room.lowered_for = body.lowered_for
-    transaction.room.may_ask = True
+    transaction.room.may_ask = may_ask
     transaction.qualities = [
         _at_every(body.granted, every)
         for every in range(best, present)
@@ -127,6 +128,26 @@ class BandHolds:
     def __init__(self, context: TreeContext) -> None:
         self._context = context
         self._holds: dict[str, _Hold] = {}
+        self._vain: dict[str, _Hold] = {}
+        """Contracts for which others were lowered in vain."""
+
+    def may_ask(self, contract: str) -> bool:
+        """Return whether others may be lowered for a contract that is to be raised."""
+        held = self._vain.get(contract)
+        return held is None or self._context.now_ns >= held.lowered_ns + held.hold_ns
+
+    def asked_in_vain(self, contract: str) -> None:
+        """Note that others were lowered for a contract that was refused all the same."""
+        now_ns, settings = self._context.now_ns, self._context.settings
+        most_ns = FLAPS_WITHIN * settings.raise_after_ns_max
+        self._vain = {
+            one: held
+            for one, held in self._vain.items()
+            if now_ns < held.lowered_ns + FLAPS_WITHIN * most_ns
+        }
+        held = self._vain.get(contract)
+        before_ns = settings.raise_after_ns if held is None else held.hold_ns
+        self._vain[contract] = _Hold(now_ns, min(FLAPS_WITHIN * before_ns, most_ns))
 
     def may_rise(self, contract: str) -> bool:
         held = self._holds.get(contract)

@@ -212,6 +212,7 @@ class Coordinator:
         self._mark_answered(transaction, child)
         transaction.room.is_short |= message.limit in _LIMITS_OF_ROOM
         transaction.room.is_being_made |= message.is_making_room and self._may_wait(transaction)
+        transaction.room.was_made |= message.is_making_room
         others = [found for found in transaction.children() if found != child]
         self._refused(transaction, part, message.refused, others)
 
@@ -428,7 +429,7 @@ class Coordinator:
             return
         wishes = self._room.wishes(transaction, numbers)
         if wishes is not None:
-            transaction.room.is_being_made = True
+            transaction.room.is_being_made = transaction.room.was_made = True
             transaction.room.wishes.update({wish.contract: wish for wish in wishes})
 
     def _beside(self, transaction: Transaction) -> list[Charge]:

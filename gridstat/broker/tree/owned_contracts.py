@@ -386,6 +386,8 @@ class OwnedContracts:
         if refusal is None:
             self._decide(request, transaction)
         elif transaction.purpose is Purpose.REPLACEMENT:
+            if transaction.room.was_made:
+                self.holds.asked_in_vain(request.contract)
             self._not_replanned(request, refusal)
         else:
             self._close(request, refusal)
@@ -528,7 +530,8 @@ class OwnedContracts:
         if lowering is not None and damage.is_whole:
             is_possible = lower_to(transaction, body, lowering)
         elif held.is_lowered and body.lowered_for and damage.is_whole:
-            is_possible = raise_from(transaction, body)
+            may_ask = self.holds.may_ask(contract)
+            is_possible = raise_from(transaction, body, may_ask=may_ask)
         else:
             transaction.room.lowered_for = body.lowered_for
             is_possible = restrict(transaction, held, damage)

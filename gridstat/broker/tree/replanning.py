@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
+from zlib import crc32
 
 from gridstat.broker.requests.outcomes import few_words, refused
 from gridstat.broker.tree.contract_damage import broken_paths, damage_of
@@ -354,7 +355,9 @@ class Replanning:
 #
 # Every attempt costs a look-up and rounds of reservations, whose load makes children send new
 # hints. So a failed attempt is repeated after ever longer delays, and few attempts are open at a
-# time. Attempts never stop, because capacity may be freed where no broker reports it.
+# time. Attempts never stop, because capacity may be freed where no broker reports it. The delays of
+# two contracts differ: attempts at the same times, each of which holds the room that the other
+# lacks, would all fail.
 
 REPLAN_TIMER: Final = "replan"
 RAISE_TIMER: Final = "raise"
@@ -416,7 +419,7 @@ class ReplanQueue:
             del self._due_ns[contract]
             attempts = self._attempts.get(contract, 0)
             self._attempts[contract] = min(attempts + 1, DOUBLINGS_MAX)
-            again_ns = now_ns + (settings.retry_after_ns << attempts)
+            again_ns = now_ns + _spread(settings.retry_after_ns << attempts, contract)
             self._due_ns[contract] = self._not_before_ns[contract] = again_ns
         if self._is_crowded:
             self._set_timer(now_ns + settings.path_retry_ns)
@@ -428,3 +431,8 @@ class ReplanQueue:
         if self._timer_ns is None or due_ns < self._timer_ns:
             self._timer_ns = due_ns
             self._context.set_timer(self._timer, due_ns - self._context.now_ns)
+
+
+def _spread(delay_ns: int, contract: str) -> int:
+    """Return a delay that is shorter by up to a quarter, always the same for a contract."""
+    return delay_ns - delay_ns * (crc32(contract.encode()) % 256) // 1024

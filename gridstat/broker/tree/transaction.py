@@ -127,6 +127,7 @@ class RoomByBands:
         "may_lower",
         "priority",
         "until_ns",
+        "was_made",
         "wishes",
     )
 
@@ -139,6 +140,8 @@ class RoomByBands:
         """True if room was lacking at the present quality."""
         self.is_being_made = False
         """True if a child waits for owners to lower contracts."""
+        self.was_made = False
+        """True once a child or this broker has had owners lower contracts."""
         self.until_ns = 0
         """Time until which the transaction waits for that."""
         self.every_worst = 0
