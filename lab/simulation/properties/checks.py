@@ -22,7 +22,12 @@ from lab.simulation.properties.ledger import (
 from lab.simulation.properties.presence import Presence
 from lab.simulation.properties.shares import check_shares
 from lab.simulation.properties.tables import check_bare_tables, check_tables
-from lab.simulation.properties.unrest import absent, unrest_of_endpoints, unusable
+from lab.simulation.properties.unrest import (
+    absent,
+    unrest_of_endpoints,
+    unrest_of_sessions,
+    unusable,
+)
 from lab.simulation.rules import check_rules
 
 if TYPE_CHECKING:
@@ -99,6 +104,7 @@ class Properties:
             return "the broker is down"
         return (
             self._unrest_of_routers(cloud.broker)
+            or unrest_of_sessions(self.cloud.network)
             or unrest_of_endpoints(self.cloud.endpoints)
             or self._unrest_of_keys(cloud.broker)
             or unrest_of_keys(node.keys for node in cloud.endpoints.values() if node.is_up)

@@ -11,6 +11,16 @@ if TYPE_CHECKING:
 
     from gridstat.broker.leaf_broker import LeafBroker
     from lab.simulation.endpoint_node import EndPointNode
+    from lab.simulation.network import Network
+
+
+def unrest_of_sessions(network: Network) -> str | None:
+    """Return a session over which nothing arrives, if one of its ends has not noticed yet."""
+    for peer, node in network.nodes.items():
+        for other, session in node.sessions.items():
+            if session.is_cut:
+                return f"{peer} does not know yet that its session with {other} is cut"
+    return None
 
 
 def unrest_of_endpoints(endpoints: Mapping[str, EndPointNode]) -> str | None:

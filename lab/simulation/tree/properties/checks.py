@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lab.simulation.model_keys import unrest_of_keys
-from lab.simulation.properties.unrest import absent, unrest_of_endpoints, unusable
+from lab.simulation.properties.unrest import (
+    absent,
+    unrest_of_endpoints,
+    unrest_of_sessions,
+    unusable,
+)
 from lab.simulation.rules import check_rules
 from lab.simulation.tree.properties.accounts import (
     check_accounts,
@@ -90,6 +95,7 @@ class TreeProperties:
         """Return what is still in progress, or None."""
         return (
             self._unrest_of_brokers()
+            or unrest_of_sessions(self.grid.network)
             or unrest_of_endpoints(self.grid.endpoints)
             or unrest_of_keys(node.keys for node in self.grid.routers.values() if node.is_up)
             or unrest_of_keys(node.keys for node in self.grid.endpoints.values() if node.is_up)
