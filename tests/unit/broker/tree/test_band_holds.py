@@ -26,7 +26,7 @@ def next_ask_ns(holds: BandHolds, clock: SimpleNamespace) -> int:
     begin_ns = clock.now_ns
     while not holds.may_ask("a"):
         clock.now_ns += 1_000_000_000
-    return int(clock.now_ns) - begin_ns
+    return int(clock.now_ns - begin_ns)
 
 
 def test_others_are_lowered_ever_more_rarely_for_a_contract_that_is_refused_all_the_same() -> None:
