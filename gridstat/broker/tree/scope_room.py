@@ -23,6 +23,7 @@ from gridstat.net.command.segment_messages import LowerContract
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gridstat.broker.capacity.negotiation import Quality
     from gridstat.broker.tree.transaction import Transaction
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.broker.tree.tree_operations import Holding, HoldingBody
@@ -164,7 +165,11 @@ class ScopeRoom:
 
 def every_of_any(body: HoldingBody) -> int:
     """Return the divisor of a holding with one quality, or the least of several."""
-    return min(qos.every for qos in body.granted.values())
+    return _fastest(body.granted)
+
+
+def _fastest(quality: Quality) -> int:
+    return min(qos.every for qos in quality.values())
 
 
 def _worst_of(body: HoldingBody, transaction: Transaction) -> int:
@@ -179,7 +184,7 @@ def _worst_of(body: HoldingBody, transaction: Transaction) -> int:
         return 0
     if own > theirs:
         return worst
-    rate = event_rate(transaction.variable) / every_of(transaction.quality)
+    rate = event_rate(transaction.variable) / _fastest(transaction.quality)
     return min(worst, int(event_rate(body.variable) / rate))
 
 

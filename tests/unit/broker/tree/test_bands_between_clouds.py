@@ -15,7 +15,7 @@ from gridstat.broker.settings import BandSettings
 from gridstat.console.cli.explain import explained
 from gridstat.model.band_law import BandPolicy
 from gridstat.model.errors import ChannelFull
-from gridstat.model.qos import QosRequest
+from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.net.command.endpoint_messages import (
     ContractChanged,
@@ -233,6 +233,21 @@ def test_a_full_channel_between_clouds_is_split_by_its_owner(*, is_deep: bool) -
     rest(family, for_ns=6 * HOLD_NS)
     assert everys(family) == {"v0": 1}
     assert told(family, DESK) == [2, 1]
+
+
+@pytest.mark.parametrize("where", [NARROW, ("c1/b", "c2/b")])
+def test_a_request_for_one_mode_only_lowers_its_equals_to_its_rate(
+    where: tuple[str, str],
+) -> None:
+    family = two_clouds(narrow=where)
+    ask(family, DESK, 0)
+    leaf = family.leaves["c2"]
+    modes = {1: QosRequest(every=2)}
+    request = leaf.send(DESK, "c2/e", subscribe(name(1), ModalQos(modes)))
+    rest(family)
+    (outcome,) = leaf.answers[DESK, request]
+    assert isinstance(outcome, GrantedOutcome)
+    assert told(family, DESK) == [2]
 
 
 @pytest.mark.parametrize("where", [NARROW, ("c1/b", "c2/b")])
