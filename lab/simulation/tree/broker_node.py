@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
+from gridstat.broker.capacity.admission import Limit
 from gridstat.broker.context import Outside
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.tree.qos_broker import QosBroker
 from gridstat.net.command.machine import Persist, Persisted, PersistFailed, Received, Send
 from gridstat.net.command.router_messages import Return
-from gridstat.net.command.segment_messages import Reserved
+from gridstat.net.command.segment_messages import NotReserved, Reserved
 from gridstat.net.command.tree_messages import TreeMessageBase
 from lab.simulation.broker_node import FAILED_NOTES, FAILED_NS, PlainVerifier
 from lab.simulation.compaction import check_compaction
@@ -89,6 +90,8 @@ class TreeBrokerNode(Node):
         """Settings of a broker above clouds."""
         self.lives = 0
         self.talk = Talk(self)
+        self.refused_late_ns: dict[str, int] = {}
+        """When a contract was last refused here since it, or another one, would be late."""
         self.is_impostor = False
         self.term_highest = 0
         """Highest term of all messages that it ever sent."""
@@ -200,6 +203,8 @@ class TreeBrokerNode(Node):
             self.term_highest = message.term
             if type(message) is Reserved and not self.is_impostor:
                 self._check_written(message)
+            elif type(message) is NotReserved and message.limit == Limit.LATENCY.name:
+                self.refused_late_ns[message.contract] = self.world.now_ns
         elif type(message) is Return and self.on_returned is not None and not self.is_impostor:
             self.on_returned(self, message.body)
         super()._send(instruction)
@@ -225,5 +230,8 @@ class TreeBrokerNode(Node):
 
     def note(self, instruction: Note) -> None:
         super().note(instruction)
+        facts = dict(instruction.facts)
+        if instruction.word == "not_replanned" and "µs" in str(facts["reason"]):
+            self.refused_late_ns[str(facts["contract"])] = self.world.now_ns
         if instruction.word in FAILED_NOTES or instruction.word in LOST_NOTES:
-            raise PropertyBroken("machines do not fail", f"{self.name}: {dict(instruction.facts)}")
+            raise PropertyBroken("machines do not fail", f"{self.name}: {facts}")

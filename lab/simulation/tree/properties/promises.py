@@ -11,6 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.model.qos import BASELINE_MODE
+from gridstat.model.rate_law import NS_PER_S
 from lab.simulation.tree.properties.room import has_room
 from lab.simulation.tree.properties.ways import ways_between
 from lab.simulation.tree.shapes import BRAID, DRAWN
@@ -29,6 +30,9 @@ LATE: Final = "paths keep the latency that is granted"
 BEST: Final = "what is desired is granted where there is room"
 ROOMY_US: Final = 1_000_000
 """Latency that any way can keep."""
+
+TRIED_NS: Final = 40 * NS_PER_S
+"""Time within which brokers try again whatever was lowered."""
 
 
 class Between(NamedTuple):
@@ -182,6 +186,10 @@ def _could_rise(grid: TreeGrid, found: Between, again: Quality) -> bool:
     if found.granted.paths_down or set(again) != {BASELINE_MODE}:
         return False
     if any(has_tight_latency(other.quality) for other in contracts_between(grid)):
+        return False
+    # A share of some latency may be short, though that latency is not.
+    late_ns = [node.refused_late_ns.get(found.contract) for node in grid.brokers.values()]
+    if any(at_ns is not None and grid.world.now_ns - at_ns < TRIED_NS for at_ns in late_ns):
         return False
     return has_room(grid, found, again[BASELINE_MODE].every)
 
