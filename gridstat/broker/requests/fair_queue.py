@@ -21,7 +21,9 @@ the queue of its end-point:
 - A request goes on after it was served: it is written, and routers confirm. While one of an end-
   point that has nothing else waiting is under way (`served`, until `ended`), an end-point with more
   waiting has one request under way at a time, so that the first one does not share processors with
-  a whole storm. This holds for `HOLD_NS` at most, and not between end-points that all have many.
+  a whole storm. This holds for `HOLD_NS` after a request that was served within `HOLD_NS` of the
+  first one under way, and not between end-points that all have many. One that has held others back
+  for all that time does not again for `HOLD_PAUSE_NS`.
 - `searched` charges what the path searches of a request took to its end-point. Most take less than
   `SEARCH_FREE_NS`. One that has used more than `SEARCH_BURST_NS` leaves the round, also with its
   slices, until its part of the broker's time, one in `SEARCH_PARTS`, has made up for it.
@@ -78,6 +80,8 @@ BUSY_NS: Final = 1_000_000
 """Time in which one more unit may be served at once, without queueing."""
 HOLD_NS: Final = 100_000_000
 """Time for which one request under way may hold others back; most are granted much sooner."""
+HOLD_PAUSE_NS: Final = 5 * HOLD_NS
+"""Time after that in which requests of the same end-point hold nobody back."""
 KNOWN_MAX: Final = 65_536
 """End-points whose tokens are remembered; a forgotten one has its full burst again."""
 
@@ -168,10 +172,13 @@ class FairQueue:
         self._round: OrderedDict[str, None] = OrderedDict()
         self._delayed: list[tuple[int, str]] = []
         self._held: OrderedDict[str, None] = OrderedDict()
-        self._under_way: dict[str, int] = {}
-        """End-points with requests under way, and when the last of them was served."""
+        self._under_way: dict[str, tuple[int, int]] = {}
+        """End-points with requests under way, and when the first and last of them were served."""
         self._lone: OrderedDict[str, int] = OrderedDict()
-        """Those of them with nothing else waiting, in the order of service."""
+        """Those of them that hold others back, with nothing else waiting, in the order of service.
+        """
+        self._pausing: OrderedDict[str, int] = OrderedDict()
+        """End-points that may not hold others back, and until when, in this order."""
         self._size_bytes = 0
         self._idle_from_ns = 0
         self._dropped: list[tuple[str, Forward, QuotaReached]] = []
@@ -193,10 +200,13 @@ class FairQueue:
         if who.startswith(_EDGE):
             return
         self._buckets.use(who, tokens_of(forward), now_ns)
-        self._under_way[who] = now_ns
+        first_ns = self._under_way.get(who, (now_ns, now_ns))[0]
+        self._under_way[who] = first_ns, now_ns
         self._lone.pop(who, None)
         line = self._lines.get(who)
-        if line is None or not (line.waiting or line.rests):
+        has_more = line is not None and (line.waiting or line.rests)
+        is_early = now_ns < first_ns + HOLD_NS and self._pausing.get(who, 0) <= now_ns
+        if is_early and not has_more:
             self._lone[who] = now_ns
 
     def ended(self, who: str, now_ns: int) -> None:
@@ -389,13 +399,16 @@ class FairQueue:
 
     def _held_until_ns(self, who: str) -> int:
         """Return until when a request of an end-point may hold its further ones back."""
-        served_ns = self._under_way.get(who)
-        return 0 if served_ns is None else served_ns + HOLD_NS
+        served = self._under_way.get(who)
+        return 0 if served is None else served[1] + HOLD_NS
 
     def _release(self, now_ns: int) -> None:
         """Put end-points back into the round that nothing holds back any more."""
+        while self._pausing and next(iter(self._pausing.values())) <= now_ns:
+            self._pausing.popitem(last=False)
         while self._lone and next(iter(self._lone.values())) + HOLD_NS <= now_ns:
-            self._lone.popitem(last=False)
+            who, _ = self._lone.popitem(last=False)
+            self._pausing[who] = now_ns + HOLD_PAUSE_NS
         while self._held:
             who = next(iter(self._held))
             if self._lone and self._held_until_ns(who) > now_ns:

@@ -9,6 +9,7 @@ from gridstat.broker.requests.command_dispatcher import SERVE_TIMER
 from gridstat.broker.requests.fair_queue import (
     ALL_BYTES_MAX,
     HOLD_NS,
+    HOLD_PAUSE_NS,
     IN_A_TURN,
     SEARCH_BURST_NS,
     SEARCH_FREE_NS,
@@ -102,6 +103,39 @@ def test_a_request_under_way_holds_nobody_back_for_long() -> None:
     begun(found, 3)
     assert begun(found, 5, now_ns=HOLD_NS - 1) == []
     assert begun(found, 5, now_ns=HOLD_NS) == ["storm"] * 5
+
+
+def test_requests_that_follow_one_another_hold_nobody_back_for_long() -> None:
+    found = storm_beside()
+    begun(found, 1)
+    step_ns = HOLD_NS // 10
+    for number in range(20):  # Each while the one before it is under way.
+        found.put(EDGE, request("next", number), number * step_ns)
+        assert begun(found, 3, number * step_ns).count("next") == 1
+    assert len(begun(found, 20, 2 * HOLD_NS)) == 20
+
+
+def test_who_has_held_others_back_for_all_its_time_does_not_at_once_again() -> None:
+    found = storm_beside("slow")
+    assert begun(found, 5) == ["storm", "storm", "slow"]
+    assert len(begun(found, 5, HOLD_NS)) == 5
+    for now_ns, is_held in ((HOLD_NS + 1, False), (HOLD_NS + HOLD_PAUSE_NS, True)):
+        found.ended("slow", now_ns)
+        found.put(EDGE, request("slow"), now_ns)
+        taken = begun(found, 8, now_ns)
+        assert "slow" in taken
+        assert (len(taken) < 8) == is_held
+        found.ended("storm", now_ns)
+
+
+def test_requests_that_end_soon_hold_others_back_again_and_again() -> None:
+    found = storm_beside()
+    for number in range(40):
+        now_ns = number * HOLD_NS // 10
+        found.put(EDGE, request("quick", number), now_ns)
+        assert len(begun(found, 8, now_ns)) < 8
+        for who in ("quick", "storm"):
+            found.ended(who, now_ns + HOLD_NS // 20)
 
 
 def test_end_points_with_many_requests_each_do_not_hold_each_other_back() -> None:
