@@ -131,6 +131,7 @@ class EdgeRouter:
             "answers_dropped": self._answers_dropped,
             "addresses_refused": self._proofs.refused,
             "notices_dropped": self._attachments.notices_dropped + self._publishers.reports_dropped,
+            "reports_forgotten": self._publishers.reports_forgotten,
         }
 
     # The broker's side.

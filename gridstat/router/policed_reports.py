@@ -21,6 +21,8 @@ EVERY_NS: Final = NS_PER_S
 UNSENT_OF_CHANNEL_MAX: Final = 1_024
 UNSENT_MAX: Final = 8_192
 """Bounds of the reports that wait for one publisher, and for all."""
+SENT_MAX: Final = 8_192
+"""Bound of the sent reports that are remembered for all publishers."""
 SENT_AGAIN_NS: Final = 10 * NS_PER_S
 """Age up to which a report is sent again after the loss of its session: a session ends a few
 seconds after the wire was cut, and what was sent meanwhile is lost."""
@@ -92,7 +94,7 @@ class PublisherChannels:
     `_unsent` holds, by channel and variable, the newest report to a publisher that has no session
     or is not known yet, and when it was made; no channel in it is empty. A report has totals, so
     it replaces the ones before it. `_sent` has the newest report that was sent by publisher,
-    channel and variable, with its time, in the order of sending.
+    channel and variable, with its time, in the order of sending; no publisher in it is empty.
     """
 
     def __init__(self, router: str) -> None:
@@ -102,7 +104,10 @@ class PublisherChannels:
         self._unsent: dict[int, dict[int, tuple[SourcePoliced, int]]] = {}
         self._unsent_count = 0
         self._sent: dict[str, dict[tuple[int, int], tuple[int, SourcePoliced]]] = {}
+        self._sent_count = 0
         self.reports_dropped = 0
+        self.reports_forgotten = 0
+        """Sent reports that are not sent again if they were lost with their session."""
 
     def learn(self, endpoint: str, body: bytes) -> None:
         """Read an answer for the channel on which the end-point sends."""
@@ -122,7 +127,7 @@ class PublisherChannels:
     def forget(self, endpoint: str) -> None:
         """Forget an end-point; the reports that wait for it are dropped."""
         self.reports_dropped += len(self.take_unsent(endpoint))
-        self._sent.pop(endpoint, None)
+        self._take_sent(endpoint)
         channel_id = self._channels.pop(endpoint, None)
         if channel_id is not None and self._endpoints.get(channel_id) == endpoint:
             del self._endpoints[channel_id]
@@ -130,23 +135,54 @@ class PublisherChannels:
     def note_sent(self, endpoint: str, report: SourcePoliced, now_ns: int) -> None:
         """Remember a report for as long as its session may turn out to be lost.
 
-        Beyond a bound the oldest of its publisher is forgotten, and no other's.
+        Beyond a bound the oldest of its publisher are forgotten, or of the publisher with the most.
         """
         sent = self._sent.setdefault(endpoint, {})
         key = report.channel_id, report.variable_id
-        sent.pop(key, None)
+        if sent.pop(key, None) is None:
+            self._sent_count += 1
         sent[key] = now_ns, report
+        self._forget_old(endpoint, now_ns)
+        if len(sent) > UNSENT_OF_CHANNEL_MAX:
+            self._forget_sent(endpoint, 1)
+        if self._sent_count > SENT_MAX:
+            for each in tuple(self._sent):
+                self._forget_old(each, now_ns)
+        if self._sent_count > SENT_MAX:
+            most = max(self._sent, key=lambda each: len(self._sent[each]))
+            # Half of them, so that the publisher with the most is not looked for at every report.
+            self._forget_sent(most, (len(self._sent[most]) + 1) // 2)
+
+    def _forget_old(self, endpoint: str, now_ns: int) -> None:
+        """Forget the sent reports of a publisher that are too old to be sent again."""
+        sent = self._sent[endpoint]
         while sent and next(iter(sent.values()))[0] < now_ns - SENT_AGAIN_NS:
             del sent[next(iter(sent))]
-        if len(sent) > UNSENT_OF_CHANNEL_MAX:
-            del sent[next(iter(sent))]
+            self._sent_count -= 1
+        if not sent:
+            del self._sent[endpoint]
+
+    def _forget_sent(self, endpoint: str, count: int) -> None:
+        """Forget the oldest sent reports of a publisher, which may have been lost."""
+        sent = self._sent[endpoint]
+        for key in tuple(sent)[:count]:
+            del sent[key]
+        if not sent:
+            del self._sent[endpoint]
+        self._sent_count -= count
+        self.reports_forgotten += count
+
+    def _take_sent(self, endpoint: str) -> dict[tuple[int, int], tuple[int, SourcePoliced]]:
+        sent = self._sent.pop(endpoint, {})
+        self._sent_count -= len(sent)
+        return sent
 
     def keep_sent(self, endpoint: str, now_ns: int) -> None:
         """Keep the newest reports that were sent in a session that is lost now.
 
         A publisher that has got one of them hears the same total again, which changes nothing.
         """
-        for sent_ns, report in self._sent.pop(endpoint, {}).values():
+        for sent_ns, report in self._take_sent(endpoint).values():
             if sent_ns >= now_ns - SENT_AGAIN_NS:
                 self.keep_unsent(report, now_ns)
 

@@ -422,6 +422,15 @@ def test_reports_for_absent_publishers_have_a_bound_and_dropped_ones_are_counted
     assert len(attach(edge, 1)) == UNSENT_OF_CHANNEL_MAX
 
 
+def test_sent_reports_that_will_not_be_sent_again_are_counted(edge: RouterConversation) -> None:
+    attach(edge, 1)
+    for number in range(UNSENT_OF_CHANNEL_MAX + 2):
+        edge.tell(SourcePoliced(7, number, 99, {"slot": 1}))
+    assert edge.agent.counters()["reports_forgotten"] == 2
+    edge.disconnect(PMU)
+    assert len(policed_in(said_to(PMU, edge.connect(PMU)))) == UNSENT_OF_CHANNEL_MAX
+
+
 @pytest.mark.parametrize("others", [1, 20], ids=["one other channel", "many other channels"])
 def test_reports_of_other_channels_push_out_none_of_a_publisher_with_few(
     edge: RouterConversation, others: int

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.pending_grants import PendingGrants
     from gridstat.broker.requests.request import Request
     from gridstat.broker.requests.request_intake import OpenedRequest, RequestIntake
+    from gridstat.model.errors import QuotaReached
     from gridstat.net.command.endpoint_messages import EndPointCommand
 
 SERVE_TIMER: Final = "serve"
@@ -82,9 +83,15 @@ class CommandDispatcher:
     def take(self, edge: str, forward: Forward) -> None:
         """Serve a request at once, or let it wait until its end-point's turn."""
         now_ns = self._context.now_ns
-        who = self._account(edge, forward.endpoint)
-        if who == forward.endpoint:
+        who = forward.endpoint
+        if self._requests.is_attached(edge, who):
             self._context.quotas.note_command(who, tokens_of(forward), now_ns)
+        else:
+            unfit = self._requests.unattached_refusal(edge, forward)
+            if unfit is not None:
+                self._requests.refuse_unopened(edge, forward, unfit)
+                return
+            who = edge_account(edge, who)
         if self.queue.is_free(who, now_ns):
             self.queue.served(who, forward, now_ns)
             self._serve(edge, forward)
@@ -92,17 +99,11 @@ class CommandDispatcher:
         refusal = self.queue.put(edge, forward, now_ns, account=who)
         if refusal is not None:
             self._requests.refuse_unopened(edge, forward, refusal)
-            self._note_refused(forward.endpoint)
+            self._note_refused(refusal)
         for other_edge, other, reason in self.queue.take_dropped():
             self._requests.refuse_unopened(other_edge, other, reason)
-            self._note_refused(other.endpoint)
+            self._note_refused(reason)
         self._schedule()
-
-    def _account(self, edge: str, name: str) -> str:
-        """Return whose turn a request takes: nothing that an edge forwards is checked yet."""
-        endpoint = self._context.registry.endpoints.get(name)
-        is_attached = endpoint is not None and edge in endpoint.attachments
-        return name if is_attached else edge_account(edge)
 
     def serve_waiting(self) -> None:
         """Serve a few waiting requests, end-point by end-point, and set the timer of the next."""
@@ -136,16 +137,19 @@ class CommandDispatcher:
         self._serve_at_ns = next_ns
         self._context.set_timer(SERVE_TIMER, next_ns - self._context.now_ns)
 
-    def _note_refused(self, endpoint: str) -> None:
-        """Log that an end-point sends too many requests; once a second for all of them."""
+    def _note_refused(self, refusal: QuotaReached) -> None:
+        """Log that somebody sends too many requests; once a second for all of them.
+
+        The reason says who: an edge router may forward requests that bear other names.
+        """
         if self._context.now_ns - self._noted_ns >= NOTE_NS:
             self._noted_ns = self._context.now_ns
             self._context.warn(
                 "requests_refused",
-                endpoint=endpoint[:80],
+                reason=refusal.args[0],
                 waiting=self.queue.count,
                 refused=self.queue.refused,
-                hint="the end-point sends more commands a second than its quota allows",
+                hint=refusal.hint,
             )
 
     def _survey(self) -> dict[str, Any]:

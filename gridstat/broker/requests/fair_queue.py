@@ -15,13 +15,17 @@ the queue of its end-point:
   counts as several. So the time of a request depends on how many end-points wait, and not on how
   many requests one of them has sent.
 - An end-point without tokens for its commands a second leaves the round until it has one.
-- An edge router may forward what nobody has signed. A request of an end-point that is not attached
-  to its edge, an Attach among them, waits in the queue of that edge router (`edge_account`), so
-  that it takes no turn and no token of the end-point whose name it bears.
+- An edge router may forward what nobody has signed. An Attach or Detach of an end-point that is
+  not attached to its edge waits in a queue of this edge router and this name (`edge_account`), so
+  that it takes no turn and no token of the end-point whose name it bears. Each such queue has a
+  bound and tokens of its own, and those of one edge have a bound together. At most
+  `EDGE_TURNS_MAX` of them are in the round at a time, and the others of the edge follow in turn.
 - A request goes on after it was served: it is written, and routers confirm. While one of an end-
   point that has nothing else waiting is under way (`served`, until `ended`), an end-point with more
   waiting has one request under way at a time, so that the first one does not share processors with
-  a whole storm. This holds for `HOLD_NS` at most, and not between end-points that all have many.
+  a whole storm. This holds for `HOLD_NS` after a request that was served within `HOLD_NS` of the
+  first one under way, and not between end-points that all have many. One that has held others back
+  for all that time does not again for `HOLD_PAUSE_NS`.
 - `searched` charges what the path searches of a request took to its end-point. Most take less than
   `SEARCH_FREE_NS`. One that has used more than `SEARCH_BURST_NS` leaves the round, also with its
   slices, until its part of the broker's time, one in `SEARCH_PARTS`, has made up for it.
@@ -38,20 +42,30 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from gridstat.model.errors import QuotaReached
-from gridstat.model.quota import BURST_S
+from gridstat.model.quota import BURST_S, Quota
 from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from gridstat.broker.requests.request import Rest
-    from gridstat.model.quota import Quota
     from gridstat.net.command.router_messages import Forward
 
 WAITING_MAX: Final = 1_024
 """Requests of one end-point that may wait."""
-EDGE_WAITING_MAX: Final = 8_192
-"""Requests of unattached end-points that may wait for one edge router: all attach after a fault."""
+UNATTACHED_WAITING_MAX: Final = 8
+"""Requests that may wait for one edge router and one name that is not attached to it."""
+UNATTACHED_BYTES_MAX: Final = 24 * 2**10
+"""Bytes of such requests, and of each: an Attach has a certificate of up to 16 KiB."""
+UNATTACHED_PER_S: Final = 20
+"""Such commands a second; an end-point repeats an Attach about once a second."""
+EDGE_NAMES: Final = 1_024
+"""End-points of one edge router, which may all attach after a fault."""
+EDGE_WAITING_MAX: Final = EDGE_NAMES * UNATTACHED_WAITING_MAX
+EDGE_BYTES_MAX: Final = EDGE_NAMES * UNATTACHED_BYTES_MAX
+"""Bounds of the requests of unattached end-points that wait for one edge router."""
+EDGE_TURNS_MAX: Final = 16
+"""Unattached end-points of one edge router that have a turn in the same round."""
 WAITING_BYTES_MAX: Final = 4 * 2**20
 """Bytes of one end-point's waiting requests."""
 ALL_BYTES_MAX: Final = 64 * 2**20
@@ -78,17 +92,29 @@ BUSY_NS: Final = 1_000_000
 """Time in which one more unit may be served at once, without queueing."""
 HOLD_NS: Final = 100_000_000
 """Time for which one request under way may hold others back; most are granted much sooner."""
+HOLD_PAUSE_NS: Final = 5 * HOLD_NS
+"""Time after that in which requests of the same end-point hold nobody back."""
 KNOWN_MAX: Final = 65_536
 """End-points whose tokens are remembered; a forgotten one has its full burst again."""
 
 
+_UNATTACHED_QUOTA: Final = Quota(commands_per_s=UNATTACHED_PER_S)
 _EDGE: Final = "edge router "
 """Begin of an edge router's account; no end-point's name has a space."""
 
 
-def edge_account(edge: str) -> str:
-    """Return the name under which requests of unattached end-points are queued."""
-    return _EDGE + edge
+def edge_account(edge: str, name: str) -> str:
+    """Return the name under which requests of an unattached end-point are queued."""
+    return f"{_EDGE}{edge}: {name}"
+
+
+def _unattached_quota(_: str) -> Quota:
+    return _UNATTACHED_QUOTA
+
+
+def _edge_of(account: str) -> str:
+    """Return the edge router of an unattached end-point's account, and "" for other accounts."""
+    return account[len(_EDGE) :].partition(": ")[0] if account.startswith(_EDGE) else ""
 
 
 @dataclass(slots=True)
@@ -101,6 +127,18 @@ class _Line:
     size_bytes: int = 0
     tokens: int = 0
     """Tokens that all waiting requests want."""
+
+
+@dataclass(slots=True)
+class _EdgeLines:
+    """Accounts of the unattached end-points of one edge router that have requests waiting."""
+
+    accounts: dict[str, None] = field(default_factory=dict)
+    in_round: int = 0
+    aside: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    """Those that wait until fewer of them are in the round, in turn."""
+    count: int = 0
+    size_bytes: int = 0
 
 
 class TokenBuckets:
@@ -157,7 +195,8 @@ class SearchTimes:
 class FairQueue:
     """Requests that wait, in order for each end-point; `_round` lists those that may be served.
 
-    An end-point with waiting requests is in one of `_round`, `_held` and `_delayed`.
+    An end-point with waiting requests is in one of `_round`, `_held` and `_delayed`. One that is
+    not attached is in one of `_round`, `_delayed` and `_EdgeLines.aside`.
     """
 
     def __init__(self, quota_of: Callable[[str], Quota]) -> None:
@@ -165,13 +204,18 @@ class FairQueue:
         self._quota_of = quota_of
         self.search_times = SearchTimes()
         self._lines: dict[str, _Line] = {}
+        self._edges: dict[str, _EdgeLines] = {}
+        self._unattached_buckets = TokenBuckets(_unattached_quota)
         self._round: OrderedDict[str, None] = OrderedDict()
         self._delayed: list[tuple[int, str]] = []
         self._held: OrderedDict[str, None] = OrderedDict()
-        self._under_way: dict[str, int] = {}
-        """End-points with requests under way, and when the last of them was served."""
+        self._under_way: dict[str, tuple[int, int]] = {}
+        """End-points with requests under way, and when the first and last of them were served."""
         self._lone: OrderedDict[str, int] = OrderedDict()
-        """Those of them with nothing else waiting, in the order of service."""
+        """Those of them that hold others back, with nothing else waiting, in the order of service.
+        """
+        self._pausing: OrderedDict[str, int] = OrderedDict()
+        """End-points that may not hold others back, and until when, in this order."""
         self._size_bytes = 0
         self._idle_from_ns = 0
         self._dropped: list[tuple[str, Forward, QuotaReached]] = []
@@ -190,13 +234,17 @@ class FairQueue:
     def served(self, who: str, forward: Forward, now_ns: int) -> None:
         """Note that a request is served, at once or from the queue."""
         self._idle_from_ns = max(self._idle_from_ns, now_ns) + units_of(forward) * BUSY_NS
-        if who.startswith(_EDGE):
+        if _edge_of(who):
+            self._unattached_buckets.use(who, tokens_of(forward), now_ns)
             return
         self._buckets.use(who, tokens_of(forward), now_ns)
-        self._under_way[who] = now_ns
+        first_ns = self._under_way.get(who, (now_ns, now_ns))[0]
+        self._under_way[who] = first_ns, now_ns
         self._lone.pop(who, None)
         line = self._lines.get(who)
-        if line is None or not (line.waiting or line.rests):
+        has_more = line is not None and (line.waiting or line.rests)
+        is_early = now_ns < first_ns + HOLD_NS and self._pausing.get(who, 0) <= now_ns
+        if is_early and not has_more:
             self._lone[who] = now_ns
 
     def ended(self, who: str, now_ns: int) -> None:
@@ -220,27 +268,43 @@ class FairQueue:
         """
         who = account or forward.endpoint
         line = self._lines.get(who) or _Line()
-        size_bytes = _size_bytes(forward)
-        waits_ns = self._ready_ns(who, now_ns, ahead=line.tokens) - now_ns
-        if (
-            len(line.waiting) >= (EDGE_WAITING_MAX if who.startswith(_EDGE) else WAITING_MAX)
-            or line.size_bytes + size_bytes > WAITING_BYTES_MAX
-            or waits_ns > WAIT_NS_MAX
-        ):
+        refusal = self._refusal(who, line, _size_bytes(forward), now_ns)
+        if refusal is not None:
             self.refused += 1
-            return self._too_many(who, len(line.waiting), now_ns)
-        if not self._make_room(line.size_bytes, size_bytes):
-            self.refused += 1
-            return _full(who, len(line.waiting))
+            return refusal
         if who not in self._lines:
             self._lines[who] = line
+            if _edge_of(who):
+                self._edges.setdefault(_edge_of(who), _EdgeLines()).accounts[who] = None
             self._lone.pop(who, None)
             self._enter(who, now_ns)
         line.waiting.append((edge, forward))
-        line.size_bytes += size_bytes
-        line.tokens += tokens_of(forward)
-        self._size_bytes += size_bytes
-        self.count += 1
+        self._count(who, forward, 1)
+        return None
+
+    def _refusal(self, who: str, line: _Line, size_bytes: int, now_ns: int) -> QuotaReached | None:
+        """Return why one more request may not wait; make room for it if it may."""
+        waiting = all_waiting = len(line.waiting)
+        payer, payer_bytes = who, line.size_bytes
+        waiting_max, bytes_max = WAITING_MAX, WAITING_BYTES_MAX
+        if edge := _edge_of(who):
+            waiting_max, bytes_max = UNATTACHED_WAITING_MAX, UNATTACHED_BYTES_MAX
+            of_edge = self._edges.get(edge, _EdgeLines())
+            payer, payer_bytes, all_waiting = _EDGE + edge, of_edge.size_bytes, of_edge.count
+            if (
+                of_edge.count >= EDGE_WAITING_MAX
+                or of_edge.size_bytes + size_bytes > EDGE_BYTES_MAX
+            ):
+                return _too_many_unattached(payer, all_waiting)
+        waits_ns = self._ready_ns(who, now_ns, ahead=line.tokens) - now_ns
+        if (
+            waiting >= waiting_max
+            or line.size_bytes + size_bytes > bytes_max
+            or waits_ns > WAIT_NS_MAX
+        ):
+            return self._too_many(who, waiting, now_ns)
+        if not self._make_room(payer_bytes, size_bytes):
+            return _full(payer, all_waiting)
         return None
 
     def take_dropped(self) -> list[tuple[str, Forward, QuotaReached]]:
@@ -252,26 +316,52 @@ class FairQueue:
     def _make_room(self, before_bytes: int, size_bytes: int) -> bool:
         """Drop the newest requests of the longest line until one more fits.
 
-        Return false if the line of the new request, `before_bytes` long, is the longest itself.
-        Half of a line is dropped, so that the longest is not looked for at every request.
+        The lines of one edge router's unattached end-points count as one, of which the longest give
+        way first. Return false if the line of the new request, `before_bytes` long, is the longest
+        itself. Half of a line is dropped, so that the longest is not looked for at every request.
         """
         while self._size_bytes + size_bytes > ALL_BYTES_MAX:
-            who, line = max(self._lines.items(), key=lambda each: each[1].size_bytes)
-            if line.size_bytes <= before_bytes + size_bytes:
+            sizes = {who: line.size_bytes for who, line in self._lines.items() if not _edge_of(who)}
+            sizes |= {_EDGE + edge: lines.size_bytes for edge, lines in self._edges.items()}
+            longest = max(sizes, key=sizes.__getitem__)
+            if sizes[longest] <= before_bytes + size_bytes:
                 return False
-            left_bytes = line.size_bytes // 2
-            refusal = _full(who, len(line.waiting))
-            while line.waiting and line.size_bytes > left_bytes:
+            self._drop_half(longest, sizes[longest] // 2)
+        return True
+
+    def _drop_half(self, account: str, bytes_of_half: int) -> None:
+        """Drop the newest requests of an end-point, or of an edge router, until half are left."""
+        accounts = [account]
+        if account.startswith(_EDGE):
+            accounts = [*reversed(self._edges[account.removeprefix(_EDGE)].accounts)]
+        accounts.sort(key=lambda who: self._lines[who].size_bytes, reverse=True)
+        waiting = sum(len(self._lines[who].waiting) for who in accounts)
+        refusal = _full(account, waiting)
+        dropped_bytes = 0
+        for who in accounts:
+            line = self._lines[who]
+            while line.waiting and dropped_bytes < bytes_of_half:
                 edge, forward = line.waiting.pop()
-                line.size_bytes -= _size_bytes(forward)
-                line.tokens -= tokens_of(forward)
-                self._size_bytes -= _size_bytes(forward)
-                self.count -= 1
+                self._count(who, forward, -1)
+                dropped_bytes += _size_bytes(forward)
                 self.refused += 1
                 self._dropped.append((edge, forward, refusal))
-            if not line.waiting and not line.rests:
-                self._leave(who)
-        return True
+        self._leave(who for who in accounts if self._is_empty(who))
+
+    def _is_empty(self, who: str) -> bool:
+        line = self._lines[who]
+        return not line.waiting and not line.rests
+
+    def _count(self, who: str, forward: Forward, change: int) -> None:
+        """Note that a request waits, or that it waits no more (a change of -1)."""
+        line, size_bytes = self._lines[who], change * _size_bytes(forward)
+        line.size_bytes += size_bytes
+        line.tokens += change * tokens_of(forward)
+        self._size_bytes += size_bytes
+        self.count += change
+        if edge := _edge_of(who):
+            self._edges[edge].size_bytes += size_bytes
+            self._edges[edge].count += change
 
     def put_rest(self, rest: Rest, now_ns: int) -> None:
         """Let the next slice of a request wait, before the other requests of its end-point."""
@@ -298,7 +388,7 @@ class FairQueue:
             if line.rests:
                 return self._pop_rest(who, line, now_ns)
             if self._lone and self._held_until_ns(who) > now_ns:
-                del self._round[who]
+                self._leave_round(who)
                 self._held[who] = None
                 continue
             cost = units_of(line.waiting[0][1])
@@ -307,7 +397,7 @@ class FairQueue:
                 if line.deficit < cost:
                     self._round.move_to_end(who)
                     continue
-            del self._round[who]
+            self._leave_round(who)
             if self._ready_ns(who, now_ns) > now_ns:
                 self._enter(who, now_ns)
                 continue
@@ -327,29 +417,21 @@ class FairQueue:
 
     def forget_edge(self, edge: str) -> None:
         """Drop the requests of an edge whose session is lost: it sends them again."""
-        for who, line in tuple(self._lines.items()):
-            kept = deque(each for each in line.waiting if each[0] != edge)
-            gone = len(line.waiting) - len(kept)
+        for who, line in self._lines.items():
+            gone = [forward for by, forward in line.waiting if by == edge]
             if not gone:
                 continue
-            left_bytes = sum(_size_bytes(forward) for _, forward in kept)
-            self._size_bytes -= line.size_bytes - left_bytes
-            self.count -= gone
-            line.waiting, line.size_bytes = kept, left_bytes
-            line.tokens = sum(tokens_of(forward) for _, forward in kept)
-            if not kept and not line.rests:
-                self._leave(who)
+            line.waiting = deque(each for each in line.waiting if each[0] != edge)
+            for forward in gone:
+                self._count(who, forward, -1)
+        self._leave(who for who in tuple(self._lines) if self._is_empty(who))
 
     def _pop(self, who: str, line: _Line, now_ns: int) -> tuple[str, Forward]:
         edge, forward = line.waiting.popleft()
-        size_bytes = _size_bytes(forward)
-        line.size_bytes -= size_bytes
-        line.tokens -= tokens_of(forward)
-        self._size_bytes -= size_bytes
-        self.count -= 1
+        self._count(who, forward, -1)
         self.served(who, forward, now_ns)
         if not line.waiting:
-            del self._lines[who]
+            self._close_line(who)
         else:
             self._enter(who, now_ns, is_first=line.deficit > 0)
         return edge, forward
@@ -375,27 +457,49 @@ class FairQueue:
             self.delayed += 1
             heappush(self._delayed, (ready_ns, who))
             return
+        self._join_round(who, is_first=is_first)
+
+    def _join_round(self, who: str, *, is_first: bool = False) -> None:
+        """Put an end-point into the round, or aside while its edge has all its turns."""
+        if edge := _edge_of(who):
+            of_edge = self._edges[edge]
+            if of_edge.in_round >= EDGE_TURNS_MAX:
+                of_edge.aside[who] = None
+                return
+            of_edge.in_round += 1
         self._round[who] = None
         if is_first:
             self._round.move_to_end(who, last=False)
 
+    def _leave_round(self, who: str) -> None:
+        """Take an end-point out of the round, where the next one of its edge takes its turns."""
+        del self._round[who]
+        if edge := _edge_of(who):
+            of_edge = self._edges[edge]
+            of_edge.in_round -= 1
+            if of_edge.aside:
+                self._join_round(of_edge.aside.popitem(last=False)[0])
+
     def _ready_ns(self, who: str, now_ns: int, ahead: int = 0) -> int:
         """Return when an end-point has a token, after so many others, and search time."""
-        if who.startswith(_EDGE):
-            return now_ns
+        if _edge_of(who):
+            return self._unattached_buckets.ready_ns(who, now_ns, ahead)
         return max(
             self._buckets.ready_ns(who, now_ns, ahead), self.search_times.ready_ns(who, now_ns)
         )
 
     def _held_until_ns(self, who: str) -> int:
         """Return until when a request of an end-point may hold its further ones back."""
-        served_ns = self._under_way.get(who)
-        return 0 if served_ns is None else served_ns + HOLD_NS
+        served = self._under_way.get(who)
+        return 0 if served is None else served[1] + HOLD_NS
 
     def _release(self, now_ns: int) -> None:
         """Put end-points back into the round that nothing holds back any more."""
+        while self._pausing and next(iter(self._pausing.values())) <= now_ns:
+            self._pausing.popitem(last=False)
         while self._lone and next(iter(self._lone.values())) + HOLD_NS <= now_ns:
-            self._lone.popitem(last=False)
+            who, _ = self._lone.popitem(last=False)
+            self._pausing[who] = now_ns + HOLD_PAUSE_NS
         while self._held:
             who = next(iter(self._held))
             if self._lone and self._held_until_ns(who) > now_ns:
@@ -406,21 +510,37 @@ class FairQueue:
     def _wake(self, now_ns: int) -> None:
         while self._delayed and self._delayed[0][0] <= now_ns:
             _, who = heappop(self._delayed)
-            if who in self._lines:
-                self._round.setdefault(who)
+            if who in self._lines and who not in self._round:
+                self._join_round(who)
 
-    def _leave(self, who: str) -> None:
-        del self._lines[who]
-        self._round.pop(who, None)
-        self._held.pop(who, None)
-        self._delayed = [each for each in self._delayed if each[1] != who]
+    def _leave(self, gone: Iterable[str]) -> None:
+        """Forget end-points with nothing waiting."""
+        left = dict.fromkeys(gone)
+        if not left:
+            return
+        for who in left:
+            if who in self._round:
+                self._leave_round(who)
+            elif edge := _edge_of(who):
+                self._edges[edge].aside.pop(who, None)
+            self._held.pop(who, None)
+            self._close_line(who)
+        self._delayed = [each for each in self._delayed if each[1] not in left]
         self._delayed.sort()
 
+    def _close_line(self, who: str) -> None:
+        del self._lines[who]
+        if edge := _edge_of(who):
+            accounts = self._edges[edge].accounts
+            del accounts[who]
+            if not accounts:
+                del self._edges[edge]
+
     def _too_many(self, who: str, waiting: int, now_ns: int) -> QuotaReached:
-        if who.startswith(_EDGE):
+        if _edge_of(who):
             return QuotaReached(
-                f"{who} has forwarded {waiting} requests of end-points that are not attached "
-                "to it; this one was not looked at",
+                f"{who}, which is not attached to it, has {waiting} requests waiting; this one was "
+                "not looked at",
                 hint="attach again in a few seconds",
             )
         if self.search_times.ready_ns(who, now_ns) > now_ns:
@@ -436,6 +556,14 @@ class FairQueue:
             hint="send fewer requests, with several variables each, or ask an operator of the "
             f"cloud for an access rule with more commands_per_s for {who}",
         )
+
+
+def _too_many_unattached(edge: str, waiting: int) -> QuotaReached:
+    return QuotaReached(
+        f"{edge} has forwarded {waiting} requests of end-points that are not attached to it; this "
+        "one was not looked at",
+        hint="attach again in a few seconds",
+    )
 
 
 def _full(who: str, waiting: int) -> QuotaReached:
@@ -456,5 +584,10 @@ def tokens_of(forward: Forward) -> int:
     return 1 + len(forward.body) // COMMAND_BYTES
 
 
+def is_long(forward: Forward) -> bool:
+    """Return whether a request is too long to wait for an end-point that is not attached."""
+    return _size_bytes(forward) > UNATTACHED_BYTES_MAX
+
+
 def _size_bytes(forward: Forward) -> int:
-    return len(forward.body) + len(forward.signature) + 64
+    return len(forward.endpoint) + len(forward.body) + len(forward.signature) + 64

@@ -24,8 +24,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.records.operations import Answered
+from gridstat.broker.requests.fair_queue import UNATTACHED_BYTES_MAX, is_long
 from gridstat.broker.requests.outcomes import encode_outcomes, refused
 from gridstat.broker.requests.request import Request, RequestState
+from gridstat.model.cloud import NAME_BYTES_MAX
 from gridstat.model.errors import (
     CertificateRefused,
     GridStatError,
@@ -48,7 +50,7 @@ from gridstat.net.command.endpoint_signatures import (
     check_request_id,
     signed_bytes,
 )
-from gridstat.net.command.frames import decode_command
+from gridstat.net.command.frames import command_type, decode_command
 from gridstat.net.command.router_messages import Return
 
 if TYPE_CHECKING:
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
 
 QUERY_BYTES_MAX: Final = 4_096
 """Size of the answers to queries that are kept; a longer answer is looked up again."""
+UNATTACHED_TYPES: Final = frozenset({Attach.__name__, Detach.__name__})
+"""Requests that an end-point may send by an edge router to which it is not attached."""
 AHEAD_NS_MAX: Final = 24 * 3_600 * NS_PER_S
 """Bound of request numbers above the clock; one far ahead would refuse all that follow it."""
 
@@ -160,6 +164,29 @@ class RequestIntake:
     def is_open(self, request: Request) -> bool:
         """Return whether a request still waits for its answer."""
         return self._pending.get((request.endpoint, request.request_id)) is request
+
+    def is_attached(self, edge: str, name: str) -> bool:
+        endpoint = self._context.registry.endpoints.get(name)
+        return endpoint is not None and edge in endpoint.attachments
+
+    def unattached_refusal(self, edge: str, forward: Forward) -> GridStatError | None:
+        """Return why a request must not wait whose end-point is not attached to its edge.
+
+        A short Attach or Detach may, or a repeat of what is under way; it is checked in its turn.
+        """
+        try:
+            if len(forward.endpoint) > NAME_BYTES_MAX or is_long(forward):
+                raise MalformedFrame(
+                    "the name or the request of an end-point that is not attached is too long: "
+                    f"{len(forward.endpoint):,} and {len(forward.body):,} bytes",
+                    hint=f"attach with at most {UNATTACHED_BYTES_MAX:,} bytes in all",
+                )
+            is_repeat = (forward.endpoint, forward.request_id) in self._pending
+            if not is_repeat and command_type(forward.body) not in UNATTACHED_TYPES:
+                self._attached(edge, forward.endpoint)
+        except GridStatError as error:
+            return error
+        return None
 
     def has_open(self, endpoint: str) -> bool:
         return endpoint in self._pending_count
@@ -265,16 +292,21 @@ class RequestIntake:
             _check_facts(facts, forward.endpoint, command.edge, edge)
             _check_signature(verifier.signature(facts.public_key, message, forward.signature))
             return facts
-        endpoint = self._context.registry.endpoints.get(forward.endpoint)
-        if endpoint is None:
-            raise NotAttached(f"{forward.endpoint} is not attached to this cloud")
-        if edge not in endpoint.attachments:
-            raise NotAuthorised(
-                f"rule attachment: {forward.endpoint} is not attached to {edge}, which forwards it"
-            )
+        endpoint = self._attached(edge, forward.endpoint)
         _check_signature(verifier.signature(endpoint.public_key, message, forward.signature))
         self._check_date(endpoint)
         return None
+
+    def _attached(self, edge: str, name: str) -> EndPoint:
+        """Return the end-point that is attached to an edge; raise if there is none."""
+        endpoint = self._context.registry.endpoints.get(name)
+        if endpoint is None:
+            raise NotAttached(f"{name} is not attached to this cloud")
+        if edge not in endpoint.attachments:
+            raise NotAuthorised(
+                f"rule attachment: {name} is not attached to {edge}, which forwards it"
+            )
+        return endpoint
 
     def _check_number(self, forward: Forward) -> None:
         check_request_id(forward.request_id)

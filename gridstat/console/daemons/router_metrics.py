@@ -65,6 +65,7 @@ AGENT_COUNTERS: Final = (
     ("requests_dropped", "dropped_requests", "Requests given up while the broker was away."),
     ("answers_dropped", "dropped_answers", "Answers to end-points that had gone."),
     ("notices_dropped", "dropped_notices", "Notices given up while an end-point was away."),
+    ("reports_forgotten", "forgotten_reports", "Reports that are not sent again once lost."),
 )
 AGENT_GAUGES: Final = (
     ("end_points", "end_points", "End-points with a session here."),

@@ -127,6 +127,11 @@ def decode_command(body: bytes) -> EndPointCommand:
         raise MalformedFrame(text) from QuotaReached(text, hint="ask in several requests")
 
 
+def command_type(body: bytes) -> str:
+    """Return the type that a request names; nothing else of it is checked."""
+    return _decode(_TAGGED, body).type
+
+
 def decode_outcomes(body: bytes) -> Outcomes:
     return _decode(_OUTCOMES, body)
 

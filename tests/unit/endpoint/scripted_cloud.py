@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gridstat.endpoint.endpoint_session import TICK_NS, EndPointSession
 from gridstat.endpoint.session_events import EndPoint, Requested, SessionTimeouts
-from gridstat.model.channel_security import SEALED_VERSION
+from gridstat.model.channel_security import HOP, SEALED_VERSION
 from gridstat.model.identifiers import VariableId
 from gridstat.model.qos import ModalQos
 from gridstat.model.rate_law import NS_PER_S, Period
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.endpoint.session_events import SessionEvent, SessionInstruction, SessionOutput
+    from gridstat.model.channel_security import Security
     from gridstat.net.command.endpoint_messages import Notice
 
 NAME = "c1/north/pmu-1"
@@ -86,7 +87,12 @@ def granted(label: str, subscription_id: int) -> GrantedOutcome:
 class ScriptedCloud:
     """Cloud that collects the session's instructions in `said`; requests also in `submitted`."""
 
-    def __init__(self, *edges: str, timeouts: SessionTimeouts | None = None) -> None:
+    def __init__(
+        self,
+        *edges: str,
+        timeouts: SessionTimeouts | None = None,
+        security: Security = HOP,
+    ) -> None:
         self.now_ns = 0
         self.said: list[SessionInstruction] = []
         self.submitted: list[tuple[str, Submit]] = []
@@ -96,6 +102,7 @@ class ScriptedCloud:
             certificate=b"certificate",
             incarnation="first",
             first_request_id=1_000,
+            security=security,
         )
         self.certificate = settings.certificate
         self.sign: Callable[[bytes], bytes] = lambda words: words[:8]

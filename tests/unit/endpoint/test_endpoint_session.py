@@ -16,7 +16,14 @@ from gridstat.endpoint.session_events import (
     RegistrationsLost,
     Unanswered,
 )
-from gridstat.model.errors import EndPointExists, LimitReached, NotAttached, StorageFailed
+from gridstat.model.channel_security import NONE, SEALED_VERSION
+from gridstat.model.errors import (
+    EndPointExists,
+    LimitReached,
+    NotAttached,
+    SecurityNotSatisfiable,
+    StorageFailed,
+)
 from gridstat.model.qos import ModalQos
 from gridstat.model.rate_law import Period
 from gridstat.net.command.endpoint_messages import (
@@ -275,6 +282,33 @@ def test_a_refused_attachment_is_told_and_tried_again_under_a_new_number() -> No
     first, second, *_ = [submit.request_id for _, submit in cloud.submitted]
     assert second > first
     assert cloud.words(cloud.answer(attached())) == [EdgeAttached("c1/e0", attached())]
+
+
+@pytest.mark.parametrize("version", range(SEALED_VERSION))
+def test_an_attachment_whose_channels_are_not_sealed_is_refused_and_tried_again(
+    version: int,
+) -> None:
+    cloud = ScriptedCloud()
+    cloud.connect()
+    cloud.ask(publish("a"))
+    plain = structs.replace(attached(), datagram_version=version)
+    (told,) = cloud.words(cloud.answer(plain))
+    assert isinstance(told, AttachRefused)
+    assert told.refused.code == SecurityNotSatisfiable.code
+    assert "not sealed" in told.refused.reason
+    assert "check the edge router" in told.refused.hint
+    assert not cloud.session.attached_edges
+    assert all(isinstance(each, Attach) for each in cloud.commands()), "nothing is published"
+    cloud.wait(30)
+    cloud.answer(attached())
+    assert list(cloud.session.attached_edges) == ["c1/e0"]
+
+
+def test_an_end_point_that_demands_no_sealed_channels_attaches_to_plain_ones() -> None:
+    cloud = ScriptedCloud(security=NONE)
+    cloud.connect()
+    plain = structs.replace(attached(), datagram_version=1)
+    assert cloud.words(cloud.answer(plain)) == [EdgeAttached("c1/e0", plain)]
 
 
 def test_an_attachment_that_was_under_way_keeps_its_number_with_the_same_edge_process() -> None:

@@ -10,7 +10,13 @@ from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import AttachedOutcome, Outcomes, RefusedOutcome
 from gridstat.router.agent_events import SourcePoliced
 from gridstat.router.core_work import CoreWork
-from gridstat.router.policed_reports import PolicedEvents, PublisherChannels
+from gridstat.router.policed_reports import (
+    SENT_AGAIN_NS,
+    SENT_MAX,
+    UNSENT_OF_CHANNEL_MAX,
+    PolicedEvents,
+    PublisherChannels,
+)
 from gridstat.router.status_router import StatusRouter
 from tests.unit.router.recording_core import RecordingCore
 
@@ -86,3 +92,70 @@ def test_other_answers_teach_nothing(body: bytes) -> None:
     channels = PublisherChannels("c1/e0")
     channels.learn("c1/pmu", body)
     assert channels.endpoint_on(7) is None
+
+
+def publishers(*names: str) -> PublisherChannels:
+    """Publishers attached to one edge, the first on channel 7, each further one on the next."""
+    channels = PublisherChannels("c1/e0")
+    for channel_id, name in enumerate(names, 7):
+        channels.learn(name, attached(channel_id=channel_id))
+    return channels
+
+
+def report(channel_id: int, variable_id: int = 1) -> SourcePoliced:
+    return SourcePoliced(channel_id, variable_id, 99, {"slot": 1})
+
+
+def sent_again(channels: PublisherChannels, name: str, now_ns: int = 0) -> list[SourcePoliced]:
+    """Reports that a publisher receives again after the loss of its session."""
+    channels.keep_sent(name, now_ns)
+    return channels.take_unsent(name)
+
+
+def test_reports_sent_to_one_publisher_push_out_none_that_was_sent_to_another() -> None:
+    channels = publishers("c1/pmu", "c1/storm")
+    channels.note_sent("c1/pmu", report(7), 0)
+    for number in range(2 * SENT_MAX):
+        channels.note_sent("c1/storm", report(8, number), 0)
+    assert sent_again(channels, "c1/pmu") == [report(7)]
+    assert len(sent_again(channels, "c1/storm")) == UNSENT_OF_CHANNEL_MAX
+    assert channels.reports_forgotten == 2 * SENT_MAX - UNSENT_OF_CHANNEL_MAX
+
+
+def test_sent_reports_have_a_bound_for_all_publishers_and_forgotten_ones_are_counted() -> None:
+    names = [f"c1/storm{number}" for number in range(20)]
+    channels = publishers("c1/pmu", *names)
+    channels.note_sent("c1/pmu", report(7), 0)
+    for channel_id, name in enumerate(names, 8):
+        for number in range(UNSENT_OF_CHANNEL_MAX):
+            channels.note_sent(name, report(channel_id, number), 0)
+    assert sent_again(channels, "c1/pmu") == [report(7)]
+    kept = [sent_again(channels, name) for name in names]
+    count = sum(len(each) for each in kept)
+    assert SENT_MAX // 2 < count < SENT_MAX
+    assert all(kept), "none loses all of its reports to others"
+    assert all(each[-1].variable_id == UNSENT_OF_CHANNEL_MAX - 1 for each in kept), "the newest"
+    assert channels.reports_forgotten == len(names) * UNSENT_OF_CHANNEL_MAX - count
+
+
+def test_sent_reports_that_are_too_old_take_no_room() -> None:
+    names = [f"c1/storm{number}" for number in range(SENT_MAX // UNSENT_OF_CHANNEL_MAX)]
+    channels = publishers("c1/pmu", *names)
+    for channel_id, name in enumerate(names, 8):
+        for number in range(UNSENT_OF_CHANNEL_MAX):
+            channels.note_sent(name, report(channel_id, number), 0)
+    channels.note_sent("c1/pmu", report(7), SENT_AGAIN_NS + 1)
+    assert channels.reports_forgotten == 0
+    assert sent_again(channels, "c1/pmu", SENT_AGAIN_NS + 1) == [report(7)]
+    assert sent_again(channels, names[0], SENT_AGAIN_NS) == []
+
+
+def test_sent_reports_of_a_publisher_that_is_gone_take_no_room() -> None:
+    channels = publishers("c1/pmu", "c1/gone")
+    for _ in range(2 * SENT_MAX // UNSENT_OF_CHANNEL_MAX):
+        for number in range(UNSENT_OF_CHANNEL_MAX):
+            channels.note_sent("c1/gone", report(8, number), 0)
+        channels.forget("c1/gone")
+    channels.note_sent("c1/pmu", report(7), 0)
+    assert channels.reports_forgotten == 0
+    assert sent_again(channels, "c1/pmu") == [report(7)]

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from gridstat.broker.requests import fair_queue
 from gridstat.broker.requests.command_dispatcher import SERVE_TIMER
 from gridstat.broker.requests.fair_queue import (
     ALL_BYTES_MAX,
+    EDGE_NAMES,
+    EDGE_TURNS_MAX,
     HOLD_NS,
+    HOLD_PAUSE_NS,
     IN_A_TURN,
     SEARCH_BURST_NS,
     SEARCH_FREE_NS,
     SEARCH_PARTS,
+    UNATTACHED_BYTES_MAX,
+    UNATTACHED_PER_S,
+    UNATTACHED_WAITING_MAX,
     UNIT_BYTES,
     WAITING_BYTES_MAX,
     WAITING_MAX,
     FairQueue,
+    edge_account,
 )
 from gridstat.broker.requests.request import Request, Rest
 from gridstat.broker.settings import BrokerSettings, Quotas
-from gridstat.model.errors import QuotaReached
+from gridstat.model.errors import MalformedFrame, NotAttached, QuotaReached
 from gridstat.model.quota import BURST_S, Quota
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.net.command.endpoint_messages import GrantedOutcome, RefusedOutcome
+from gridstat.net.command.endpoint_messages import (
+    Attach,
+    AttachedOutcome,
+    Detach,
+    GrantedOutcome,
+    RefusedOutcome,
+    Unsubscribe,
+)
 from gridstat.net.command.router_messages import Forward
 from tests.unit.broker.conversation import Conversation, pair
 from tests.unit.broker.stand_ins import CENTRE, CLOUD, PMU, VOLTAGE, subscribe
@@ -102,6 +118,39 @@ def test_a_request_under_way_holds_nobody_back_for_long() -> None:
     begun(found, 3)
     assert begun(found, 5, now_ns=HOLD_NS - 1) == []
     assert begun(found, 5, now_ns=HOLD_NS) == ["storm"] * 5
+
+
+def test_requests_that_follow_one_another_hold_nobody_back_for_long() -> None:
+    found = storm_beside()
+    begun(found, 1)
+    step_ns = HOLD_NS // 10
+    for number in range(20):  # Each while the one before it is under way.
+        found.put(EDGE, request("next", number), number * step_ns)
+        assert begun(found, 3, number * step_ns).count("next") == 1
+    assert len(begun(found, 20, 2 * HOLD_NS)) == 20
+
+
+def test_who_has_held_others_back_for_all_its_time_does_not_at_once_again() -> None:
+    found = storm_beside("slow")
+    assert begun(found, 5) == ["storm", "storm", "slow"]
+    assert len(begun(found, 5, HOLD_NS)) == 5
+    for now_ns, is_held in ((HOLD_NS + 1, False), (HOLD_NS + HOLD_PAUSE_NS, True)):
+        found.ended("slow", now_ns)
+        found.put(EDGE, request("slow"), now_ns)
+        taken = begun(found, 8, now_ns)
+        assert "slow" in taken
+        assert (len(taken) < 8) == is_held
+        found.ended("storm", now_ns)
+
+
+def test_requests_that_end_soon_hold_others_back_again_and_again() -> None:
+    found = storm_beside()
+    for number in range(40):
+        now_ns = number * HOLD_NS // 10
+        found.put(EDGE, request("quick", number), now_ns)
+        assert len(begun(found, 8, now_ns)) < 8
+        for who in ("quick", "storm"):
+            found.ended(who, now_ns + HOLD_NS // 20)
 
 
 def test_end_points_with_many_requests_each_do_not_hold_each_other_back() -> None:
@@ -345,3 +394,253 @@ def test_the_broker_charges_path_searches_to_the_end_point_that_asked() -> None:
     assert cloud.broker.survey()["requests"]["search_ms"] == 0
     cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
     assert cloud.broker.survey()["requests"]["search_ms"] > 0
+
+
+# Requests of end-points that are not attached to the edge router that forwards them.
+
+
+def put_unattached(
+    found: FairQueue, name: str, number: int = 1, *, size_bytes: int = 0, edge: str = EDGE
+) -> QuotaReached | None:
+    forward = request(name, number, size_bytes)
+    return found.put(edge, forward, 0, account=edge_account(edge, name))
+
+
+def test_a_flood_of_one_name_delays_no_other_name_of_the_same_edge() -> None:
+    found = queue()
+    refusals = [put_unattached(found, "stranger", number) for number in range(1_000)]
+    assert sum(each is None for each in refusals) == UNATTACHED_WAITING_MAX
+    assert put_unattached(found, "honest") is None
+    assert "honest" in begun(found, 3)
+
+
+def test_all_end_points_of_an_edge_may_wait_beside_a_flood_of_some() -> None:
+    found = queue()
+    for number in range(EDGE_NAMES // 2):
+        for _ in range(2 * UNATTACHED_WAITING_MAX):
+            put_unattached(found, f"stranger{number}", size_bytes=UNATTACHED_BYTES_MAX // 10)
+    honest = [f"honest{number}" for number in range(EDGE_NAMES // 2)]
+    assert [put_unattached(found, name) for name in honest] == [None] * len(honest)
+    taken = begun(found, found.count)
+    assert set(honest) <= set(taken)
+
+
+def test_an_edge_has_a_bound_for_all_its_unattached_end_points_and_others_are_not_refused() -> None:
+    found = queue()
+    most = EDGE_NAMES * UNATTACHED_WAITING_MAX
+    refusals = [put_unattached(found, f"forged{number}") for number in range(most + 1)]
+    assert refusals[:-1] == [None] * most
+    assert refusals[-1] is not None
+    assert refusals[-1].args[0].startswith(f"edge router {EDGE} has forwarded {most} requests")
+    assert put_unattached(found, "honest", edge="c1/e0") is None
+    assert found.put(EDGE, request("attached"), 0) is None
+
+
+def test_an_edge_has_a_bound_of_bytes_for_all_its_unattached_end_points() -> None:
+    found = queue()
+    refusals = [
+        put_unattached(found, f"forged{number}", size_bytes=UNATTACHED_BYTES_MAX - 100)
+        for number in range(EDGE_NAMES + 20)
+    ]
+    assert refusals[: EDGE_NAMES - 1] == [None] * (EDGE_NAMES - 1)
+    assert refusals[-1] is not None
+    assert "not attached" in refusals[-1].args[0]
+
+
+@pytest.mark.parametrize(
+    ("count", "size_bytes"), [(UNATTACHED_WAITING_MAX, 0), (2, UNATTACHED_BYTES_MAX // 2 - 100)]
+)
+def test_one_name_has_a_bound_at_an_edge_and_is_told_so(count: int, size_bytes: int) -> None:
+    found = queue()
+    *kept, refusal = [
+        put_unattached(found, "a", number, size_bytes=size_bytes) for number in range(count + 1)
+    ]
+    assert kept == [None] * count
+    assert refusal is not None
+    assert refusal.args[0].startswith(f"edge router {EDGE}: a, which is not attached to it, has")
+    assert "attach again" in refusal.hint
+
+
+def test_the_turns_of_an_edge_grow_with_its_names_up_to_a_bound() -> None:
+    for names, turns in ((1, 1), (4, 4), (100, EDGE_TURNS_MAX)):
+        found = queue()
+        for number in range(names):
+            for _ in range(4):
+                put_unattached(found, f"n{number}")
+        for number in range(100):
+            found.put("c1/e0", request("attached", number), 0)
+        first = begun(found, 4 * (turns + 1))
+        assert 4 <= first.count("attached") <= 8, names
+
+
+def test_the_names_of_an_edge_are_served_in_turn() -> None:
+    found = queue()
+    names = [f"n{number}" for number in range(3 * EDGE_TURNS_MAX)]
+    for number in range(4):
+        for name in names:
+            put_unattached(found, name, number)
+    taken = begun(found, 4 * len(names))
+    for at in range(0, 4 * len(names), 2 * len(names)):
+        assert sorted(taken[at : at + 2 * len(names)]) == sorted(2 * names)
+
+
+def test_a_name_without_tokens_delays_no_other_name() -> None:
+    found = queue()
+    for _ in range(BURST_S * UNATTACHED_PER_S):
+        put_unattached(found, "a")
+        assert begun(found, 1) == ["a"]
+    put_unattached(found, "a")
+    put_unattached(found, "b")
+    assert begun(found, 2) == ["b"]
+    assert found.next_ns(0) == NS_PER_S // UNATTACHED_PER_S
+    assert begun(found, 2, NS_PER_S // UNATTACHED_PER_S) == ["a"]
+
+
+def test_requests_of_unattached_names_take_no_token_of_the_end_point() -> None:
+    found = queue(per_s=1)
+    for _ in range(UNATTACHED_WAITING_MAX):
+        put_unattached(found, "a")
+    begun(found, UNATTACHED_WAITING_MAX)
+    assert found.is_free("a", NS_PER_S)
+    assert found.put(EDGE, request("a"), 0) is None
+    assert begun(found, 1) == ["a"]
+
+
+def test_when_the_queue_is_full_the_names_of_an_edge_give_way_as_one() -> None:
+    found = queue()
+    long_bytes = UNATTACHED_BYTES_MAX - 100
+    for edge in ("c1/e0", "c1/e1"):
+        for number in range(EDGE_NAMES - 1):
+            assert (
+                put_unattached(found, f"{edge}{number}", size_bytes=long_bytes, edge=edge) is None
+            )
+    size_bytes = WAITING_BYTES_MAX // 2 - 100
+    for number in range(8):
+        assert found.put(EDGE, request(f"honest{number // 2}", number, size_bytes), 0) is None
+    before = found.count
+    assert not found.take_dropped()
+    assert found.put(EDGE, request("honest4", 1, size_bytes), 0) is None
+    dropped = found.take_dropped()
+    assert len(dropped) >= EDGE_NAMES // 3
+    assert found.count == before + 1 - len(dropped)
+    (edge,) = {edge for edge, _, _ in dropped}
+    assert edge in ("c1/e0", "c1/e1")
+    assert all(f"edge router {edge} has the most of them" in each.args[0] for *_, each in dropped)
+    refusal = put_unattached(found, "one more", size_bytes=long_bytes, edge=edge)
+    assert refusal is None, "there is room again"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_request_that_waits_is_served_or_dropped_once(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(fair_queue, "ALL_BYTES_MAX", 60_000)
+    monkeypatch.setattr(fair_queue, "EDGE_TURNS_MAX", 3)
+    random, found, now_ns = Random(seed), queue(per_s=20), 0
+    waiting: dict[int, str] = {}
+    for number in range(3_000):
+        edge, name = f"c1/e{random.randrange(3)}", f"n{random.randrange(12)}"
+        account = edge_account(edge, name) if random.random() < 0.7 else name
+        forward = request(name, number, random.choice((0, 300, 3_000)))
+        if found.put(edge, forward, now_ns, account=account) is None:
+            waiting[number] = edge
+        for _, gone, _ in found.take_dropped():
+            del waiting[gone.request_id]
+        for _ in range(random.randrange(3)):
+            taken = found.take(now_ns)
+            if isinstance(taken, tuple):
+                del waiting[taken[1].request_id]
+                found.ended(taken[1].endpoint, now_ns)
+        if random.random() < 0.01:
+            found.forget_edge(edge)
+            waiting = {each: by for each, by in waiting.items() if by != edge}
+        assert found.count == len(waiting)
+        now_ns += random.choice((0, NS_PER_S // 100))
+    while (next_ns := found.next_ns(now_ns)) is not None:
+        now_ns = next_ns
+        taken = found.take(now_ns)
+        if isinstance(taken, tuple):
+            del waiting[taken[1].request_id]
+            found.ended(taken[1].endpoint, now_ns)
+    assert not waiting
+    assert found.count == 0
+
+
+def attach(name: str, edge: str) -> Attach:
+    return Attach(
+        edge=edge,
+        certificate=f"endpoint/{name}".encode(),
+        incarnation="a",
+        first_time=True,
+        datagram_versions=(1, 2, 3),
+        security="hop",
+    )
+
+
+def test_forged_requests_take_no_token_and_no_turn_of_the_end_point_that_they_name() -> None:
+    cloud = pair(settings=BrokerSettings(CLOUD, quotas=Quotas(commands_per_s=10)))
+    cloud.is_serving = False
+    for _ in range(100):
+        cloud.send(PMU, "c1/e2", attach(PMU, "c1/e2"), key="c1/forger")
+    number = cloud.send(PMU, "c1/e0", Unsubscribe())
+    cloud.fire(SERVE_TIMER)
+    cloud.fire(SERVE_TIMER)
+    (outcome,) = cloud.answers[PMU, number]
+    assert not isinstance(outcome, RefusedOutcome)
+
+
+def test_a_stranger_that_floods_an_edge_keeps_no_other_from_attaching() -> None:
+    cloud = pair()
+    cloud.is_serving = False
+    for _ in range(2_000):
+        cloud.send("c1/stranger", EDGE, attach("c1/other", EDGE))
+    number = cloud.send("c1/new", EDGE, attach("c1/new", EDGE))
+    for _ in range(2):
+        cloud.fire(SERVE_TIMER)
+    cloud.is_serving = True
+    cloud.settle()
+    (outcome,) = cloud.answers["c1/new", number]
+    assert isinstance(outcome, AttachedOutcome)
+
+
+def test_requests_of_unattached_end_points_are_refused_at_once_but_attach_and_detach() -> None:
+    cloud = pair()
+    cloud.is_serving = False
+    for _ in range(100):
+        cloud.send(PMU, "c1/e0", subscribe(VOLTAGE))
+    waiting = cloud.broker.survey()["requests"]["waiting"]
+    number = cloud.send("c1/new", EDGE, subscribe(VOLTAGE))
+    (outcome,) = cloud.answers["c1/new", number]
+    assert isinstance(outcome, RefusedOutcome)
+    assert outcome.code == NotAttached.code
+    assert cloud.broker.survey()["requests"]["waiting"] == waiting
+    for command in (attach("c1/new", EDGE), Detach()):
+        cloud.send("c1/new", EDGE, command)
+    assert cloud.broker.survey()["requests"]["waiting"] == waiting + 2
+
+
+@pytest.mark.parametrize(
+    ("name", "size_bytes"), [("c1/new", UNATTACHED_BYTES_MAX), ("c1/" + "n" * 1_000, 10)]
+)
+def test_long_requests_of_unattached_end_points_are_refused_at_once(
+    name: str, size_bytes: int
+) -> None:
+    cloud = pair()
+    cloud.is_serving = False
+    cloud.hear(EDGE, request(name, 7, size_bytes))
+    (outcome,) = cloud.answers[name, 7]
+    assert isinstance(outcome, RefusedOutcome)
+    assert outcome.code == MalformedFrame.code
+    assert "too long" in outcome.reason
+    assert f"{UNATTACHED_BYTES_MAX:,} bytes" in outcome.hint
+
+
+def test_the_note_of_refused_requests_names_who_sends_too_many() -> None:
+    cloud = pair()
+    cloud.is_serving = False
+    for _ in range(100):
+        cloud.send(PMU, EDGE, attach(PMU, EDGE), key="c1/forger")
+    (note,) = [note for note in cloud.notes if note.word == "requests_refused"]
+    facts = {name: str(fact) for name, fact in note.facts}
+    assert facts["reason"].startswith(f"edge router {EDGE}: {PMU}, which is not attached to it")
+    assert "attach again" in facts["hint"]
