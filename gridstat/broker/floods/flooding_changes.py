@@ -237,7 +237,7 @@ class FloodingChanges:
         self._owner = owner
         self._open: dict[str, FloodingChange] = {}
         self._waiting: dict[str, OrderedDict[str | int, Step]] = {}
-        """Steps to run after the open change of a variable, by child or by a serial number."""
+        """Steps to run after the open change of a variable, by origin or by a serial number."""
         self._waiting_last = 0
         self._refusing: dict[str, dict[str, str]] = {}
 
@@ -247,16 +247,22 @@ class FloodingChanges:
     def __iter__(self) -> Iterator[str]:
         return iter(self._open)
 
-    def run_when_free(self, name: str, step: Step, child: str = "") -> None:
+    def changing(self, name: str) -> StatusVariable | None:
+        """Return the variable of the open change of a name, if there is one."""
+        change = self._open.get(name)
+        return None if change is None else change.after.variable
+
+    def run_when_free(self, name: str, step: Step, only: str = "") -> None:
         """Run a step at once, or in its order after the open change of the variable.
 
-        Only the last step of each child waits, so that no child can exhaust the memory.
+        Of the steps with the same text in `only`, which come from a child, the last one waits, so
+        that no child can exhaust the memory.
         """
         if name not in self._open:
             self._owner.run_step(step)
             return
         self._waiting_last += 1
-        self._waiting.setdefault(name, OrderedDict())[child or self._waiting_last] = step
+        self._waiting.setdefault(name, OrderedDict())[only or self._waiting_last] = step
 
     def begin(self, change: FloodingChange, *, is_reserved: bool = False) -> None:
         """Open a change; skip the reservation if all have reserved it, or it needs no capacity."""

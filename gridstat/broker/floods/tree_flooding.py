@@ -514,11 +514,23 @@ class TreeFlooding:
 
     def receive(self, child: str, message: FloodingMessage) -> None:
         if isinstance(message, FloodingEnded):
-            self._changes.run_when_free(message.name, EndStep(message), child)
+            self._variable_ended(child, message)
             return
         if isinstance(message, FloodingCommitted):
             self._unconfirmed.confirm(message.name, child)
         self._changes.receive(child, message)
+
+    def _variable_ended(self, child: str, message: FloodingEnded) -> None:
+        """End the flood of a variable when its open change has ended, and notify the parent.
+
+        Another variable of the same name may have ended in the meantime, so the ends of each wait.
+        """
+        held, number = self.floods.get(message.name), message.variable_id
+        some = (None if held is None else held.variable, self._changes.changing(message.name))
+        if number and number not in {found.variable_id for found in some if found is not None}:
+            self._send_parent(message)  # This broker has no flood of that variable.
+            return
+        self._changes.run_when_free(message.name, EndStep(message), f"{child} {number}")
 
     def _end(self, message: FloodingEnded) -> None:
         """End the own flood of a variable that nobody publishes, and notify the parent."""

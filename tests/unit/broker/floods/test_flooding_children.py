@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from gridstat.model.errors import BackPressured, ChannelFull, StillInUse
 from gridstat.model.rate_law import NS_PER_S
@@ -90,6 +91,22 @@ def test_the_end_of_a_variable_does_not_end_the_flood_of_one_that_has_its_name_n
     number = registry.publications[VOLTAGE].variable.variable_id + 1
     say(pair, "a", FloodingEnded(term=registry.term, name=VOLTAGE, variable_id=number))
     assert flooding_clouds(pair) == BOTH
+
+
+def test_the_end_of_a_variable_is_not_lost_if_the_next_one_of_its_name_ends_during_a_change(
+    pair: Family,
+) -> None:
+    registry = pair.leaves["a"].broker.registry
+    number = registry.publications[VOLTAGE].variable.variable_id
+    assert pair.operate("root", structs.replace(FLOOD, modes=(1,))).refused is None
+    pair.separate("b")
+    pair.ask("root", RemoveFlooding(request_id=5, name=VOLTAGE, modes=(1,)))
+    assert pair.answers("root")[-1].request_id != 5, "the change waits for b"
+    for ended in (number, number + 1):
+        end = FloodingEnded(term=registry.term, name=VOLTAGE, variable_id=ended)
+        pair.brokers["root"].tell(Received("broker/a", end))
+    pair.heal()
+    assert flooding_clouds(pair) == set()
 
 
 def test_no_child_is_removed_while_anything_floods(pair: Family) -> None:
