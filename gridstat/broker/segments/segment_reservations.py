@@ -473,9 +473,18 @@ class SegmentReservations:
 
     def _send_if_moved(self, record: Subscribed) -> None:
         """Send the paths of a committed segment that has moved: the parent's plan may promise less
-        now."""
+        now.
+
+        They are sent even if a pending write fails, since the parent does not ask for them.
+        """
         if record.generation and not record.is_reserved:
-            self._send_when_durable(partial(self._send_reserved, record, is_moved=True))
+            self._context.when_settled(partial(self._send_moved, record.subscription_id))
+
+    def _send_moved(self, number: int) -> None:
+        """Send the present paths of a segment; a failed write may have undone its last move."""
+        found = self._context.registry.subscriptions.get(number)
+        if found is not None and found.record.generation and not found.record.is_reserved:
+            self._send_reserved(found.record, is_moved=True)
 
     def _refuse(
         self,
