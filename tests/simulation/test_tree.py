@@ -190,6 +190,9 @@ def test_a_seed_of_a_tree_replays_to_the_last_event() -> None:
         (112, "channels are numbered by a depth that changes"),
         (116, "a parent's term meets a full disk"),
         (592, "a contract is planned anew before the answer to its request is whole"),
+        (622, "a cloud joins its gates so that two paths run one risk"),
+        (737, "a session is cut, and nobody has noticed"),
+        (879, "a moved segment is not passed on for a full disk"),
     ],
     ids=str,
 )

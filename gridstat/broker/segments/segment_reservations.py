@@ -571,6 +571,7 @@ class SegmentRequests:
             exits=exits,
             charged_to=self._payers(message),
             every_worst=message.every_worst,
+            is_paired=bool(message.pairs),
         )
 
     def _payers(self, message: Reserve) -> tuple[str, ...]:
@@ -628,6 +629,7 @@ class SegmentRequests:
             and record.qos == self._quality(message, counts)
             and set(record.entries) == {(gate.router, gate.channel_id) for gate in message.entries}
             and set(record.exits) == {(gate.router, gate.channel_id) for gate in message.exits}
+            and _pairs_of(record) == message.pairs
         )
 
     def _gates(self, message: Reserve, *, is_entry: bool) -> tuple[tuple[str, int], ...]:
@@ -693,7 +695,14 @@ def _record_of_segment(message: Reserve, answer: Allocation) -> Subscribed:
         foreign=request.variable if message.entries else None,
         reader=message.reader,
         lowered_for_contract=message.lowered_for,
+        is_paired=request.is_paired,
     )
+
+
+def _pairs_of(record: Subscribed) -> frozenset[tuple[int, int]]:
+    """Return the channels of each entry and of its exit; empty where the cloud has chosen."""
+    pairs = zip(record.entries, record.exits, strict=True) if record.is_paired else ()
+    return frozenset([(one, other) for (_, one), (_, other) in pairs])
 
 
 def segment_refusal(record: Subscribed) -> Refusal | None:
