@@ -97,6 +97,7 @@ class PathReplacement:
             exits=found.record.exits,
             charged_to=found.record.charged_to,
             every_worst=found.record.every_worst,
+            is_paired=found.record.is_paired,
         )
 
     def _crowded_path(self, record: Subscribed) -> tuple[int, set[str]] | None:

@@ -103,6 +103,7 @@ class Placement:
             exits=record.exits,
             charged_to=record.charged_to,
             every_worst=record.every_worst,
+            is_paired=record.is_paired,
         )
         if not request.sources or not request.targets:
             return None

@@ -20,7 +20,7 @@ from lab.simulation.tree.__main__ import TREES, main
 from lab.simulation.tree.bugs import BUGS
 from lab.simulation.tree.failpoints import FLOODS, OPERATIONS, failpoints, kill_at
 from lab.simulation.tree.properties.promises import Between, owed
-from lab.simulation.tree.run import Run, run_seed
+from lab.simulation.tree.run import REST_NS_MAX, Run, run_seed
 from lab.simulation.tree.swarm import (
     DRAWN_REST,
     DRAWN_SEEDS,
@@ -190,6 +190,9 @@ def test_a_seed_of_a_tree_replays_to_the_last_event() -> None:
         (112, "channels are numbered by a depth that changes"),
         (116, "a parent's term meets a full disk"),
         (592, "a contract is planned anew before the answer to its request is whole"),
+        (622, "a cloud joins its gates so that two paths run one risk"),
+        (737, "a session is cut, and nobody has noticed"),
+        (879, "a moved segment is not passed on for a full disk"),
     ],
     ids=str,
 )
@@ -199,6 +202,20 @@ def test_a_seed_that_failed_under_an_earlier_workload_holds(seed: int, what: str
     Applications ask for more kinds of quality since, so the seed runs another scenario now.
     """
     assert run_seed(seed).complaint == "", f"it once found: {what}"
+
+
+def test_a_tree_is_not_at_rest_while_nobody_has_noticed_a_cut_session() -> None:
+    """What a broker says into such a session is lost, and is said again only after a join."""
+    run = Run(replace(draw(7), faults=(), work=(), is_cold=False))
+    run.start()
+    run.rest(REST_NS_MAX)
+    node = run.grid.brokers["c1"]
+    session = node.sessions[f"broker/{node.plan.parent}"]
+    session.is_cut = True
+    unrest = run.properties.unrest()
+    assert unrest == "broker c1 has not noticed that its session with its parent is cut"
+    run.rest(REST_NS_MAX)
+    assert node.sessions[f"broker/{node.plan.parent}"] is not session
 
 
 def test_a_channel_that_a_tight_contract_relies_on_is_no_way_for_others() -> None:

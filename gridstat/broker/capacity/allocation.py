@@ -29,6 +29,7 @@ class AllocationRequest(Struct, frozen=True):
     Subscriptions of one `subscriber` to one variable share the last hop from their edge; without a
     name each is charged as if it had its own subscriber. With `entries` the variable comes from
     another cloud, and with `exits` it goes to one; paths that leave by one channel share that hop.
+    With `is_paired` each entry leads to the exit at its place.
     """
 
     subscription_id: int
@@ -43,6 +44,7 @@ class AllocationRequest(Struct, frozen=True):
     """Identities whose shares the contract uses; empty: the subscriber's alone."""
     every_worst: int = 0
     """Worst divisor of a segment's contract; its owner may lower it so far. 0: not at all."""
+    is_paired: bool = False
 
     @property
     def payers(self) -> tuple[str, ...]:
@@ -174,6 +176,22 @@ def gates_used(gates: Gates, routers: Iterable[str]) -> tuple[int, ...] | None:
             return None
         left.remove(gate)
         found.append(gate[1])
+    return None if left else tuple(found)
+
+
+def pairs_used(
+    entries: Gates, exits: Gates, ends: Iterable[tuple[str, str]]
+) -> tuple[tuple[int, int], ...] | None:
+    """Return the channels of each path's entry and exit, by its first and its last router, where
+    each entry leads to the exit at its place; None unless each pair has one path."""
+    left = list(zip(entries, exits, strict=True))
+    found = []
+    for end in ends:
+        pair = next((one for one in left if (one[0][0], one[1][0]) == end), None)
+        if pair is None:
+            return None
+        left.remove(pair)
+        found.append((pair[0][1], pair[1][1]))
     return None if left else tuple(found)
 
 

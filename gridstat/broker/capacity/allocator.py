@@ -566,6 +566,7 @@ class Allocator:
         )
         alone = structs.replace(
             trial,
+            request=_between_gates_of(trial.request, old.paths[index]),
             excluded_channels=trial.excluded_channels | channels,
             excluded_routers=trial.excluded_routers | routers,
             staying=len(staying),
@@ -677,6 +678,16 @@ def _checked(trial: Trial, *, is_kept: bool) -> Trial:
 def _with_headroom_us(qos: Qos, paths: tuple[AllocatedPath, ...]) -> int:
     slowest_us = max(path.latency_us for path in paths[: qos.redundancy])
     return min(qos.latency_us, ceil(LATENCY_HEADROOM * slowest_us))
+
+
+def _between_gates_of(request: AllocationRequest, path: AllocatedPath) -> AllocationRequest:
+    """Return the request for a path that takes the place of this one: by the same gates, as all
+    others are in use."""
+    return structs.replace(
+        request,
+        sources=path.routers[:1] if request.entries else request.sources,
+        targets=path.routers[-1:] if request.exits else request.targets,
+    )
 
 
 def _claims(contract: Allocation) -> tuple[Claim, ...]:

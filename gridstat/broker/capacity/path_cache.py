@@ -58,6 +58,8 @@ class PathQuery(Struct, frozen=True):
     exits: Gates = ()
     single_routers: frozenset[str] = frozenset()
     """Routers with room for one of the paths, and not for two."""
+    is_paired: bool = False
+    """True if each entry leads to the exit at its place."""
 
 
 class PathCache:
@@ -124,10 +126,10 @@ class PathCache:
 
     def _search(self, graph: PathGraph, query: PathQuery, *, is_fresh: bool) -> Found | NotFound:
         found = self._search_in(graph, query.sources, query.targets, query)
-        entries, exits = query.entries, query.exits
-        if not (entries or exits) or is_exact(entries, exits, found):
+        entries, exits, is_paired = query.entries, query.exits, query.is_paired
+        if not (entries or exits) or is_exact(entries, exits, found, is_paired=is_paired):
             return found
-        graph = self._gate_graphs.graph(entries, exits, is_fresh=is_fresh)
+        graph = self._gate_graphs.graph(entries, exits, is_fresh=is_fresh, is_paired=is_paired)
         sources = tuple(entry_name(number) for _, number in entries) or query.sources
         targets = tuple(exit_name(number) for _, number in exits) or query.targets
         found = self._search_in(graph, sources, targets, query)
@@ -166,6 +168,7 @@ class PathCache:
                 query.entries,
                 query.exits,
                 query.single_routers,
+                query.is_paired,
             )
         )
         if isinstance(plain, Found) and self._adds_least(plain, query):

@@ -139,6 +139,7 @@ class Planner:
             ),
             entries=entries,
             exits=exits,
+            is_paired=trial.request.is_paired and bool(entries and exits),
         )
         met: list[Obstacle] = []
         is_fresh = False

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from gridstat.broker.capacity.allocation import Allocation, AllocationRequest, gates_used
+from gridstat.broker.capacity.allocation import (
+    Allocation,
+    AllocationRequest,
+    gates_used,
+    pairs_used,
+)
 from gridstat.broker.records.operations import (
     MatchingLeft,
     Moved,
@@ -268,6 +273,7 @@ def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
         exits=record.exits,
         charged_to=record.charged_to,
         every_worst=record.every_worst,
+        is_paired=record.is_paired,
     )
     return Allocation(
         request=request,
@@ -280,7 +286,10 @@ def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
 
 
 def uses_its_gates(record: Subscribed) -> bool:
-    """Return whether each entry and each exit of a segment has one path."""
+    """Return whether each entry and each exit of a segment has one path, as they are paired."""
+    if record.is_paired:
+        inside = [(path.routers[0], path.routers[-1]) for path in record.paths]
+        return pairs_used(record.entries, record.exits, inside) is not None
     ends = (record.entries, 0), (record.exits, -1)
     return all(
         not gates or gates_used(gates, [path.routers[at] for path in record.paths]) is not None

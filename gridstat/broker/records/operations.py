@@ -148,7 +148,8 @@ class Subscribed(Durable, frozen=True):
     `lowered_for` is the contract for which the broker last lowered its rate, until it is raised.
     `lowered_for_contract` names it instead if it leads through several clouds, and always where
     the owner of a segment's contract has lowered it. `every_worst` is the worst divisor that the
-    subscriber of a segment has agreed to, 0 if it takes part in no split.
+    subscriber of a segment has agreed to, 0 if it takes part in no split. With `is_paired` each
+    entry of a segment leads to the exit at its place.
     """
 
     subscription_id: int
@@ -177,6 +178,7 @@ class Subscribed(Durable, frozen=True):
     lowered_for: int = 0
     every_worst: int = 0
     lowered_for_contract: str = ""
+    is_paired: bool = False
 
 
 class Moved(Durable, frozen=True):

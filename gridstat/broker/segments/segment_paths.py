@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.broker.capacity.allocation import gates_used
+from gridstat.broker.capacity.allocation import gates_used, pairs_used
 from gridstat.broker.requests.outcomes import few_words
 from gridstat.broker.tables.detection import longest
 from gridstat.model.identifiers import path_name
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 def gate_channels(record: Subscribed) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the entry and exit channels of each path of a segment; 0 at the contract's ends."""
+    if record.is_paired:
+        ends = [(path.routers[0], path.routers[-1]) for path in record.paths]
+        pairs = pairs_used(record.entries, record.exits, ends)
+        if pairs is not None:
+            return tuple(one for one, _ in pairs), tuple(other for _, other in pairs)
     no_channels = (0,) * len(record.paths)
     entries = gates_used(record.entries, [path.routers[0] for path in record.paths])
     exits = gates_used(record.exits, [path.routers[-1] for path in record.paths])

@@ -473,9 +473,18 @@ class SegmentReservations:
 
     def _send_if_moved(self, record: Subscribed) -> None:
         """Send the paths of a committed segment that has moved: the parent's plan may promise less
-        now."""
+        now.
+
+        They are sent even if a pending write fails, since the parent does not ask for them.
+        """
         if record.generation and not record.is_reserved:
-            self._send_when_durable(partial(self._send_reserved, record, is_moved=True))
+            self._context.when_settled(partial(self._send_moved, record.subscription_id))
+
+    def _send_moved(self, number: int) -> None:
+        """Send the present paths of a segment; a failed write may have undone its last move."""
+        found = self._context.registry.subscriptions.get(number)
+        if found is not None and found.record.generation and not found.record.is_reserved:
+            self._send_reserved(found.record, is_moved=True)
 
     def _refuse(
         self,
@@ -562,6 +571,7 @@ class SegmentRequests:
             exits=exits,
             charged_to=self._payers(message),
             every_worst=message.every_worst,
+            is_paired=bool(message.pairs),
         )
 
     def _payers(self, message: Reserve) -> tuple[str, ...]:
@@ -619,6 +629,7 @@ class SegmentRequests:
             and record.qos == self._quality(message, counts)
             and set(record.entries) == {(gate.router, gate.channel_id) for gate in message.entries}
             and set(record.exits) == {(gate.router, gate.channel_id) for gate in message.exits}
+            and _pairs_of(record) == message.pairs
         )
 
     def _gates(self, message: Reserve, *, is_entry: bool) -> tuple[tuple[str, int], ...]:
@@ -684,7 +695,14 @@ def _record_of_segment(message: Reserve, answer: Allocation) -> Subscribed:
         foreign=request.variable if message.entries else None,
         reader=message.reader,
         lowered_for_contract=message.lowered_for,
+        is_paired=request.is_paired,
     )
+
+
+def _pairs_of(record: Subscribed) -> frozenset[tuple[int, int]]:
+    """Return the channels of each entry and of its exit; empty where the cloud has chosen."""
+    pairs = zip(record.entries, record.exits, strict=True) if record.is_paired else ()
+    return frozenset([(one, other) for (_, one), (_, other) in pairs])
 
 
 def segment_refusal(record: Subscribed) -> Refusal | None:

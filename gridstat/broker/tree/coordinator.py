@@ -25,6 +25,7 @@ from gridstat.broker.tree.latency_shares import (
     lie_below_child,
     match_request,
 )
+from gridstat.broker.tree.paired_gates import keep_pairs, require_pairs
 from gridstat.broker.tree.path_planner import (
     END,
     START,
@@ -36,6 +37,7 @@ from gridstat.broker.tree.path_planner import (
 )
 from gridstat.broker.tree.path_refusals import (
     join_refusal,
+    joined_otherwise,
     no_path,
     not_found,
     too_few,
@@ -367,6 +369,7 @@ class Coordinator:
             ends=ends,
             count=max(qos.redundancy for qos in quality.values()),
             bound_us=min(qos.latency_us for qos in quality.values()),
+            is_paired=bool(transaction.pairs),
         )
         channels, variable = self._context.state.channels, transaction.variable
         closed = excluded | transaction.unusable
@@ -402,6 +405,7 @@ class Coordinator:
             self._remember(transaction, too_slow(detail, is_skewed=transaction.is_skewed))
             transaction.exclude(self._uses(numbers[:EXCLUDED_AT_ONCE]), excluded)
             return None
+        require_pairs(division, planned, channels, is_paired=bool(transaction.pairs))
         # Charge first and look for obstacles then: a load also slows the contracts beside it.
         charge = Charge(variable, taken, division.scope_paths, transaction.payers)
         channels.charge(*charge)
@@ -512,6 +516,7 @@ class Coordinator:
             may_lower=transaction.room.may_lower,
             every_worst=transaction.room.every_worst,
             lowered_for=transaction.room.lowered_for,
+            is_paired=part.is_paired,
         )
 
     def _complete(self, transaction: Transaction) -> None:
@@ -522,6 +527,9 @@ class Coordinator:
         bound_us = min(qos.latency_us for qos in bounded.values())
         ways = None if joined is None else fit_to_bounds(division, joined[1], bounded, channels)
         why = join_refusal(transaction, joined, ways, bound_us)
+        if joined is not None and why is None:
+            is_apart = keep_pairs(joined[1], transaction.pairs, channels)
+            why = None if is_apart else joined_otherwise(transaction)
         if why is not None:
             self._remember(transaction, why)
             self._take_back(transaction, transaction.children())

@@ -38,13 +38,14 @@ BURST_US: Final = 20
 
 @dataclass(slots=True)
 class Part:
-    """The request to one child."""
+    """The request to one child; with `is_paired` it joins each entry to the exit at its place."""
 
     child: str
     entries: tuple[Gate, ...]
     exits: tuple[Gate, ...]
     granted: dict[int, Qos]
     steps: tuple[Step, ...]
+    is_paired: bool = False
 
     @property
     def uses(self) -> tuple[Use, ...]:

@@ -72,10 +72,9 @@ class MovedSegments:
         return [holding for holding in found if holding is not None]
 
     def _send(self, holding: Holding) -> None:
-        if holding.is_owned:
-            self._context.when_durable(partial(self._send_subscriber, holding))
-        else:
-            self._context.when_durable(partial(self._send_parent, holding))
+        """Send the paths once all pending writes have ended, since nobody asks for them again."""
+        send = self._send_subscriber if holding.is_owned else self._send_parent
+        self._context.when_settled(partial(send, holding))
 
     def _send_parent(self, holding: Holding) -> None:
         if self._context.state.holdings.find(*holding.key) == holding:

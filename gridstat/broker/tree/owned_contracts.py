@@ -553,10 +553,13 @@ class OwnedContracts:
         self._listener.replan_failed(contract)
 
     def send_state(self, contract: str) -> None:
-        """Notify the subscriber's cloud of the paths that have failed or returned."""
+        """Notify the subscriber's cloud of the paths that have failed or returned.
+
+        It is sent even if a pending write fails, since nobody asks for it again.
+        """
         held = self._context.state.holdings.current(contract)
         if held is not None and held.is_owned:
-            self._context.when_durable(partial(self._send_state, held))
+            self._context.when_settled(partial(self._send_state, held))
 
     def _send_state(self, holding: Holding) -> None:
         if self._context.state.holdings.current(holding.contract) != holding:

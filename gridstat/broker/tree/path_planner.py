@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, structs
 
+from gridstat.broker.capacity.gate_paths import pair_name
 from gridstat.broker.tree.border_graph import ASSUMED_LATENCY_US
 from gridstat.model.paths import Found, NotFound, disjoint_paths
 from gridstat.model.paths.graph import Arc, PathGraph
@@ -70,12 +71,16 @@ class Ends(Struct, frozen=True):
 
 
 class ScopePathQuery(Struct, frozen=True):
-    """A request for `count` disjoint paths, none slower than `bound_us`."""
+    """A request for `count` disjoint paths, none slower than `bound_us`.
+
+    With `is_paired` each gate at the start leads to the one at its place at the end.
+    """
 
     starts: Ends
     ends: Ends
     count: int
     bound_us: int
+    is_paired: bool = False
 
 
 class PathSearch(Struct, frozen=True):
@@ -132,7 +137,7 @@ class PathPlanner:
         self._context = context
         self._graph = graph
         self._version = graph.version
-        self._layouts: dict[tuple[Ends, Ends, bool], _Layout] = {}
+        self._layouts: dict[tuple[Ends, Ends, bool, bool], _Layout] = {}
         self._answers: dict[PathSearch, list[PlannedPath] | NotFound] = {}
         self._corridors: dict[tuple[tuple[str, ...], tuple[str, ...]], frozenset[str]] = {}
 
@@ -202,7 +207,7 @@ class PathPlanner:
     # The graph of a query.
 
     def _layout(self, query: ScopePathQuery, *, is_whole: bool) -> _Layout:
-        key = (query.starts, query.ends, is_whole)
+        key = (query.starts, query.ends, query.is_paired, is_whole)
         known = self._layouts.get(key)
         if known is None:
             known = self._layouts[key] = self._lay_out(query, is_whole=is_whole)
@@ -211,6 +216,7 @@ class PathPlanner:
     def _lay_out(self, query: ScopePathQuery, *, is_whole: bool) -> _Layout:
         children = frozenset(self._children()) if is_whole else self._corridor(query)
         own = self._context.state.channels.accounts
+        pairs = _pair_risks(query)
         uses: list[Use] = []
         estimates: list[int] = []
         for use, estimate_us in self._uses(query, children):
@@ -222,7 +228,7 @@ class PathPlanner:
                 *_nodes(use, query, own),
                 cost=1 if is_inside(use) else _HOP_COST,
                 latency_us=estimate_us,
-                risks=own[use[2]].channel.risk_groups if use[2] in own else (),
+                risks=own[use[2]].channel.risk_groups if use[2] in own else pairs.get(use, ()),
             )
             for number, (use, estimate_us) in enumerate(zip(uses, estimates, strict=True))
         ]
@@ -428,6 +434,18 @@ def _nodes(use: Use, query: ScopePathQuery, own: Container[int]) -> tuple[str, s
     begins = START if here in query.starts.edges else _leaving(here)
     ends = END if there in query.ends.edges else there
     return (here if here == START else begins), ends
+
+
+def _pair_risks(query: ScopePathQuery) -> dict[Use, tuple[str, ...]]:
+    """Return a common risk for both gates of each pair, so that one path has the two of them."""
+    if not query.is_paired:
+        return {}
+    risks: dict[Use, tuple[str, ...]] = {}
+    gates = zip(query.starts.gates, query.ends.gates, strict=True)
+    for at, (entry, leaving) in enumerate(gates):
+        risks[START, entry.router, entry.channel_id] = (pair_name(at),)
+        risks[leaving.router, END, leaving.channel_id] = (pair_name(at),)
+    return risks
 
 
 def _border_count(path: FoundPath) -> int:

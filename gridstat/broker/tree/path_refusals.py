@@ -82,6 +82,12 @@ def join_refusal(
     return None
 
 
+def joined_otherwise(transaction: Transaction) -> RefusedOutcome:
+    """Return the refusal of paths that children have joined so that two run the same risk."""
+    text = f"the clouds have joined paths {_ends(transaction)} that run the same risk"
+    return refused(Refusal.of(RedundancyNotSatisfiable, text, bottleneck=_ends(transaction)))
+
+
 def too_slow(detail: str, *, is_skewed: bool = False) -> RefusedOutcome:
     """Return the refusal of paths above their bound; `is_skewed`: that of several together."""
     text = f"the paths that the clouds can offer are too slow, {detail}"

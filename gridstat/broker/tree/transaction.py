@@ -182,6 +182,7 @@ class Transaction:
         "known",
         "level",
         "owner",
+        "pairs",
         "payers",
         "promised",
         "purpose",
@@ -228,6 +229,8 @@ class Transaction:
         self.replaces = -1
         self.is_sealed = False
         """True if every channel must be sealed."""
+        self.pairs: frozenset[tuple[int, int]] = frozenset()
+        """Channels of each entry and of its exit, if the parent has said which lead to which."""
         self.payers: tuple[Payer, ...] = ()
         """Identities that the contract is charged to."""
         self.is_kept = purpose is Purpose.REPLACEMENT

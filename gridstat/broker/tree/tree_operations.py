@@ -77,7 +77,8 @@ class HoldingBody(msgspec.Struct, frozen=True, omit_defaults=True):
     sealed. `charged_to` are the identities that pay, if not the subscriber of an own contract alone
     with the share that everybody has. `lowered_for` is the contract for which this one was lowered
     within its band, until it is raised again. `every_worst` is the worst divisor of a segment whose
-    contract takes part in splits of rates.
+    contract takes part in splits of rates. With `is_paired` the parent has said which entry of a
+    segment leads to which exit.
     """
 
     variable: StatusVariable
@@ -95,6 +96,13 @@ class HoldingBody(msgspec.Struct, frozen=True, omit_defaults=True):
     charged_to: tuple[Payer, ...] = ()
     lowered_for: str = ""
     every_worst: int = 0
+    is_paired: bool = False
+
+    @property
+    def pairs(self) -> frozenset[tuple[int, int]]:
+        """Channels of each entry and of its exit; empty where this broker has chosen."""
+        ways = self.scope_paths if self.is_paired else ()
+        return frozenset([(way.entry, way.exit) for way in ways])
 
     @property
     def payers(self) -> tuple[Payer, ...]:

@@ -193,6 +193,7 @@ class TreeSegments:
         transaction.subscriber = message.subscriber
         transaction.reader = message.reader
         transaction.replaces = message.replaces
+        transaction.pairs = message.pairs
         transaction.is_sealed = message.is_sealed
         transaction.payers = message.charged_to
         transaction.is_kept = message.is_kept
@@ -222,6 +223,7 @@ class TreeSegments:
             charged_to=transaction.payers,
             lowered_for=transaction.room.lowered_for,
             every_worst=transaction.room.every_worst,
+            is_paired=bool(transaction.pairs),
         )
         holding = holding_with(key, transaction.children(), body)
         self._coordinator.hand_over(transaction)
@@ -390,4 +392,5 @@ def _is_same(body: HoldingBody, message: Reserve) -> bool:
         and body.charged_to == message.charged_to
         and {way.entry for way in ways} == ({gate.channel_id for gate in message.entries} or {0})
         and {way.exit for way in ways} == ({gate.channel_id for gate in message.exits} or {0})
+        and body.pairs == message.pairs
     )

@@ -295,6 +295,8 @@ class Reserve(TreeMessageBase, frozen=True):
     others for it, since no way has room without that; `every_worst` is the worst divisor that the
     subscriber has agreed to, 0 if the contract takes part in no split. `lowered_for` is the
     contract for which this one has been lowered, if any. Brokers of earlier releases tell none.
+    With `is_paired` the child does not choose: each entry is joined to the exit at its place, since
+    two paths would otherwise run the same risk; brokers of earlier releases choose nevertheless.
     """
 
     contract: ContractText
@@ -313,6 +315,13 @@ class Reserve(TreeMessageBase, frozen=True):
     may_lower: bool = False
     every_worst: Count = 0
     lowered_for: CauseText = ""
+    is_paired: bool = False
+
+    @property
+    def pairs(self) -> frozenset[tuple[int, int]]:
+        """Channels of each entry and of its exit; empty where the child chooses."""
+        pairs = zip(self.entries, self.exits, strict=False) if self.is_paired else ()
+        return frozenset([(entry.channel_id, leaving.channel_id) for entry, leaving in pairs])
 
 
 class Reserved(TreeMessageBase, frozen=True):

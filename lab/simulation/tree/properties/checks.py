@@ -116,6 +116,8 @@ class TreeProperties:
                 parent.peer in node.sessions and node.peer in parent.sessions
             ):
                 return f"broker {name} has no session with its parent"
+            if parent is not None and node.sessions[parent.peer].is_cut:
+                return f"broker {name} has not noticed that its session with its parent is cut"
         return None
 
     def _unrest_of_leaf(self, cloud: str) -> str | None:

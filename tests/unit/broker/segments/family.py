@@ -166,6 +166,7 @@ class Family(Conversation):
                 exits=exits,
                 subscriber=str(facts.pop("subscriber", "")),
                 replaces=replaces,
+                is_paired=bool(facts.pop("is_paired", False)),
             )
         )
         assert not facts

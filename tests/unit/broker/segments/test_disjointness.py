@@ -98,6 +98,19 @@ def test_a_segment_that_was_led_elsewhere_is_told_after_a_join(crossed: Family) 
     assert not told.is_node_disjoint
 
 
+def test_a_segment_that_moves_is_told_though_a_write_after_the_move_fails(crossed: Family) -> None:
+    count = len(crossed.heard(Reserved))
+    crossed.is_journal_held = True
+    fail(crossed, "b", "n")
+    entry, leaving = Gate(router="c1/a", channel_id=IN), Gate(router="c1/x", channel_id=OUT)
+    crossed.reserve("c9#2", entries=(entry,), exits=(leaving,))
+    crossed.write(1)
+    crossed.settle()
+    crossed.is_disk_full = True
+    crossed.write()
+    assert [told.is_moved for told in crossed.heard(Reserved)[count:]] == [True]
+
+
 def test_a_segment_that_was_led_elsewhere_before_it_counted_is_told_before_it_is_up(
     crossed: Family,
 ) -> None:

@@ -119,7 +119,7 @@ class CloudStandIn:
     loaded_us: int = 0
     """Latency that load adds to its ways, which it has not reported."""
     is_older: bool = False
-    """True for a release that does not know the demand for sealed channels."""
+    """True for a release that knows neither sealed channels nor gates that belong together."""
     out: list[Message] = field(default_factory=list)
 
     def restart(self) -> None:
@@ -347,8 +347,10 @@ class CloudStandIn:
         assert all(qos.redundancy == ways for qos in message.granted.values())
         entries = entries or [(f"{self.name}/edge", 0)] * ways
         exits = exits or [(f"{self.name}/edge", 0)] * ways
-        # Whichever to whichever: the other way round than asked, so that joining is tested.
-        pairs = list(zip(entries, reversed(exits), strict=True))
+        if not message.is_paired or self.is_older:
+            # Whichever to whichever: the other way round than asked, so that joining is tested.
+            exits.reverse()
+        pairs = list(zip(entries, exits, strict=True))
         is_closed = any((one[0], other[0]) in self.closed_ways for one, other in pairs)
         plain = [way for one, other in pairs if (way := (one[0], other[0])) in self.plain_ways]
         if plain and message.is_sealed and not self.is_older:

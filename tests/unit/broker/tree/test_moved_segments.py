@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
+from gridstat.net.command.machine import Received
+from gridstat.net.command.segment_messages import ContractGranted
+from gridstat.net.command.tree_messages import AskNumbers
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, row_of_clouds
 
 if TYPE_CHECKING:
-    from gridstat.net.command.segment_messages import ContractGranted, Reserved, SegmentedPath
+    from gridstat.net.command.messages import Message
+    from gridstat.net.command.segment_messages import Reserved, SegmentedPath
     from tests.unit.broker.tree.tree_world import TreeWorld
 
 
@@ -129,6 +133,48 @@ def test_brokers_between_pass_it_up_to_the_owner() -> None:
     world.post("c4", "mid", led_over(held(world, "c4"), "c4/m"))
     world.settle()
     assert any("c4/m" in path for path in routers(world.clouds["c4"].granted[contract]))
+
+
+def receive(world: TreeWorld, broker: str, child: str, message: Message) -> None:
+    """Deliver a message to the broker now, whatever it has still to write."""
+    machine = world.brokers[broker].machine
+    world._do(broker, machine.handle(Received(f"broker/{child}", message), world.now_ns))
+
+
+def test_a_moved_segment_is_passed_up_though_the_write_before_it_fails() -> None:
+    world = deep_tree()
+    contract = world.subscribe("c4/d", "c2/pmu/v")
+    world.settle()
+    moved = led_over(held(world, "c4"), "c4/m")
+    world.fail_writes["mid"] = {0}
+    receive(world, "mid", "c4", AskNumbers(term=1, request=1, count=100))
+    assert world.brokers["mid"].writing
+    receive(world, "mid", "c4", moved)
+    world.settle()
+    assert any("c4/m" in path for path in routers(world.clouds["c4"].granted[contract]))
+
+
+def test_the_subscriber_hears_of_a_move_though_the_write_before_it_fails(world: TreeWorld) -> None:
+    world.fail_writes["root"] = {0}
+    receive(world, "root", "c1", AskNumbers(term=1, request=1, count=100))
+    assert world.brokers["root"].writing
+    receive(world, "root", "c2", led_over(held(world, "c2"), "c2/m"))
+    world.settle()
+    assert not world.clouds["c3"].granted["c3#1"].is_node_disjoint
+
+
+def test_the_subscriber_hears_what_is_broken_though_the_write_before_it_fails(
+    world: TreeWorld,
+) -> None:
+    root = world.brokers["root"].machine
+    world.fail_writes["root"] = {0}
+    receive(world, "root", "c1", AskNumbers(term=1, request=1, count=100))
+    count = len(world.sent)
+    root.parts.contracts.send_state("c3#1")
+    world.settle()
+    assert [type(message) for _, child, message in world.sent[count:] if child == "c3"] == [
+        ContractGranted
+    ]
 
 
 def test_how_something_else_was_led_by_the_same_name_is_no_answer(world: TreeWorld) -> None:
