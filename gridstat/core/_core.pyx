@@ -14,6 +14,7 @@ from libc.string cimport memcpy, memset
 
 from gridstat.core.forwarding cimport *
 from gridstat.core.channel_indices import ChannelIndices
+from gridstat.core.closed_counters import ClosedCounters
 from gridstat.core.counter_names import (
     CHANNEL_COUNTERS,
     CORE_COUNTERS,
@@ -224,7 +225,7 @@ cdef class Core:
     cdef object indices
     cdef dict specs    # channel id -> spec of the open ones
     cdef dict sources
-    cdef dict sent     # channel id -> counter of its last datagram, when it is closed
+    cdef object closed_counters
     cdef gs_seal_backend backend
 
     def __cinit__(self, limits=Limits(), *, posix=False, versions_max=3, str seal_backend="best"):
@@ -245,7 +246,7 @@ cdef class Core:
         self.core = gs_core_open(&core_limits)
         self.loop = gs_loop_open(self.core)
         self.lock, self.process = RLock(), os.getpid()
-        self.specs, self.sources, self.sent = {}, {}, {}
+        self.specs, self.sources, self.closed_counters = {}, {}, ClosedCounters()
 
     def __dealloc__(self):
         self._end()
@@ -290,6 +291,7 @@ cdef class Core:
             except BaseException:
                 self.indices.close(spec.channel_id, gs_table_epoch(self.core.table))
                 raise
+            self.closed_counters.opened(spec.channel_id)
             self.specs[spec.channel_id] = spec
             gs_set_channel(self.core, index, channel)
             self._set_floods()
@@ -309,7 +311,7 @@ cdef class Core:
         options.version = spec.datagram_version
         options.probe_interval_ns = spec.probe_interval_ns
         options.probes_only_when_idle = spec.probes_only_when_idle
-        options.counter = counter_before(spec, self.sent.get(spec.channel_id, 0))
+        options.counter = counter_before(spec, self.closed_counters.of(spec.channel_id))
         options.is_held = spec.is_held
         options.probes_only_when_held = spec.probes_only_when_held
         options.floods = spec.floods
@@ -342,7 +344,7 @@ cdef class Core:
             with nogil:
                 gs_loop_forget(self.loop, channel)
             counters = _named(CHANNEL_COUNTERS, <gs_counter *>&channel.counters)
-            self.sent[channel_id] = gs_read(&channel.counter)
+            self.closed_counters.closed(channel_id, gs_read(&channel.counter))
             gs_channel_close(channel)
             self.indices.close(channel_id, gs_table_epoch(self.core.table))
             return counters
