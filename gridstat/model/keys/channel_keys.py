@@ -199,10 +199,11 @@ class ChannelKeys:
         """Step one channel; where its core fails, the others go on."""
         try:
             news = step(end[0], now_ns)
-        except GridStatError as error:
+        except (GridStatError, MemoryError) as error:
             is_known = end in self._failed
             self._failed.add(end)
-            return [] if is_known else [KeysFailed(*end, str(error.args[0]))]
+            reason = str(error.args[0]) if error.args else "there is no memory for its keys"
+            return [] if is_known else [KeysFailed(*end, reason)]
         self._failed.discard(end)
         return news
 
