@@ -13,7 +13,7 @@ one whose neighbour left its work undone or ended too early.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.cloud_plan import CLOUD, edge_name, two_rings
@@ -55,6 +55,15 @@ AT_A_TIME: Final = 500
 """Variables of one request of the publisher of thousands."""
 
 
+def idle_share(began_ns: int, ended_ns: int, worked_until_ns: int) -> float:
+    """Return the part of a run at whose end a neighbour did nothing any more."""
+    return round(min(max(0, ended_ns - worked_until_ns) / (ended_ns - began_ns), 1.0), 3)
+
+
+def _ended(answer: Answer) -> int:
+    return int(answer["ended_ns"])
+
+
 class Storms:
     """One cloud, its protection subscriber, and neighbours that begin and end around a run."""
 
@@ -92,17 +101,24 @@ class Storms:
         """Measure while a publisher registers thousands of variables against a stranger's `**`."""
         stranger = self._rig.end_points({f"{CLOUD}/stranger": [edge_name(2)]})
         question = {"do": "subscribe_pattern", "pattern": f"{CLOUD}/**", "qos": QOS}
-        stranger.ask(question, within_s=STORM_S_MAX)
+        stranger.ask(question | {"noted": f"{CLOUD}/mallory/"}, within_s=STORM_S_MAX)
         mallory = self._rig.end_points({f"{CLOUD}/mallory": [HERE]})
         questions = [
             _publish(f"m{first}-", min(AT_A_TIME, count - first), SLOW)
             for first in range(0, count, AT_A_TIME)
         ]
-        found = self._beside(
-            mallory, {"do": "each", "questions": questions}, len(questions), lambda of: of["done"]
+
+        def worked_until(answer: Answer) -> int:
+            """The broker matches the pattern long after the last variable is published."""
+            return max(int(answer["ended_ns"]), int(stranger.ask({"do": "matched"})["newest_ns"]))
+
+        return self._beside(
+            mallory,
+            {"do": "each", "questions": questions},
+            len(questions),
+            lambda of: of["done"],
+            worked_until,
         )
-        # The pattern is matched long after the last variable is published.
-        return replace(found, idle_share=0.0)
 
     def beside_finds(self, seconds: float) -> Beside:
         """Measure while one end-point finds all variables of the cloud without a pause."""
@@ -146,16 +162,19 @@ class Storms:
         question: dict[str, Any],
         wanted: int,
         work_of: Callable[[Answer], int],
+        worked_until: Callable[[Answer], int] = _ended,
     ) -> Beside:
-        """Measure grants while a neighbour works; `work_of` is what it has done by its answer."""
+        """Measure grants while a neighbour works; `work_of` is what it has done by its answer, and
+        `worked_until` when the work that it caused was over."""
         neighbour.begin(question)
         began_ns = time.monotonic_ns()
         took_ms = self.grants()
         ended_ns = time.monotonic_ns()
         answer = neighbour.finish(within_s=STORM_S_MAX)
-        idle_ns = max(0, ended_ns - int(answer["ended_ns"]))
         return Beside(
-            took_ms, max(0, wanted - work_of(answer)), round(idle_ns / (ended_ns - began_ns), 3)
+            took_ms,
+            max(0, wanted - work_of(answer)),
+            idle_share(began_ns, ended_ns, worked_until(answer)),
         )
 
 

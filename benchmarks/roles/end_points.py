@@ -54,6 +54,9 @@ class EndPointsRole:
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._held: dict[Subscription, list[Samples]] = {}
         """Events that were counted, and not yet taken."""
+        self._matches = 0
+        """Noted matches of all patterns, and when the newest of them came."""
+        self._match_ns = 0
 
     @classmethod
     def from_json(cls, plan: Question) -> Self:
@@ -78,6 +81,7 @@ class EndPointsRole:
             "find": self._find,
             "wait": self._wait,
             "subscribe_pattern": self._subscribe_pattern,
+            "matched": self._matched,
         }[question["do"]]
         return do(question)
 
@@ -222,10 +226,22 @@ class EndPointsRole:
         }
 
     def _subscribe_pattern(self, question: Question) -> Answer:
-        """Let each end-point subscribe to a pattern."""
+        """Let each end-point subscribe to a pattern; the matches of `noted` names are noted."""
+        qos, noted = gridstat.qos(**question["qos"]), str(question.get("noted", ""))
         for connection in self._connections.values():
-            connection.subscribe_pattern(question["pattern"], qos=gridstat.qos(**question["qos"]))
+            connection.subscribe_pattern(
+                question["pattern"], partial(self._note_match, noted), qos=qos
+            )
         return {}
+
+    def _note_match(self, noted: str, match: Subscription) -> None:
+        if match.name.startswith(noted):
+            self._matches += 1
+            self._match_ns = time.monotonic_ns()
+
+    def _matched(self, _: Question) -> Answer:
+        """Return how many noted matches the patterns have, and when the newest one came."""
+        return {"matched": self._matches, "newest_ns": self._match_ns}
 
     def _unsubscribe(self, _: Question) -> Answer:
         began_s = time.monotonic()

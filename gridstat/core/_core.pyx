@@ -14,6 +14,7 @@ from libc.string cimport memcpy, memset
 
 from gridstat.core.forwarding cimport *
 from gridstat.core.channel_indices import ChannelIndices
+from gridstat.core.closed_counters import ClosedCounters
 from gridstat.core.counter_names import (
     CHANNEL_COUNTERS,
     CORE_COUNTERS,
@@ -21,9 +22,9 @@ from gridstat.core.counter_names import (
     SOURCE_FACTS,
 )
 from gridstat.core.counter_names import check_committed
-from gridstat.core.key_settings import checked_key, checked_keys, no_backend, not_sealed
+from gridstat.core.key_settings import checked_key, checked_keys, no_seal_key, not_sealed
 from gridstat.core.rows import Limits, check_channel, check_delta, check_limits, check_routed
-from gridstat.core.rows import check_versions, counter_before
+from gridstat.core.rows import check_versions, counter_before, system_hint
 from gridstat.model.errors import LayoutError, LimitReached, LinkDown, Misuse, UnknownName
 
 
@@ -70,6 +71,12 @@ cdef gs_seal_backend _backend(str name) except *:
     return <gs_seal_backend><int>_SEAL_BACKENDS[name]
 
 
+cdef _no_key(gs_seal_backend backend):
+    if backend == GS_SEAL_BEST:
+        backend = gs_seal_best()
+    return no_seal_key(gs_seal_backend_name(backend).decode())
+
+
 cdef _write_key(gs_key_spec *spec, tuple checked):
     cdef bytes key = checked[1], salt = checked[2]
     spec.epoch = checked[0]
@@ -89,7 +96,7 @@ cdef class SealKey:
         self.key = gs_seal_key_open(_backend(backend), <const uint8_t *>key,
                                     <const uint8_t *>salt)
         if self.key is NULL:
-            raise no_backend()
+            raise _no_key(_backend(backend))
 
     def __dealloc__(self):
         gs_seal_key_close(self.key)
@@ -156,7 +163,7 @@ cdef class _TableChange:
         self.floods = <gs_flood *>calloc(sum(len(r.floods) for r in upserts) + 1, sizeof(gs_flood))
         self.removals = <uint32_t *>calloc(len(removals) + 1, sizeof(uint32_t))
         if not (self.rows and self.routes and self.terms and self.floods and self.removals):
-            raise MemoryError
+            check_committed(GS_NO_MEMORY)
         for variable_id in removals:
             self.removals[self.removal_count] = variable_id
             self.removal_count += 1
@@ -224,7 +231,7 @@ cdef class Core:
     cdef object indices
     cdef dict specs    # channel id -> spec of the open ones
     cdef dict sources
-    cdef dict sent     # channel id -> counter of its last datagram, when it is closed
+    cdef object closed_counters
     cdef gs_seal_backend backend
 
     def __cinit__(self, limits=Limits(), *, posix=False, versions_max=3, str seal_backend="best"):
@@ -232,7 +239,8 @@ cdef class Core:
         self.backend = _backend(seal_backend)
         core_limits.versions_max = check_versions(versions_max)
         if not gs_has_memory(check_limits(limits)):
-            raise LimitReached("there is not enough memory for these limits")
+            raise LimitReached("there is not enough memory for these limits",
+                               hint="lower variables_max, rings_max or the pools")
         core_limits.variables_max = limits.variables_max
         core_limits.rings_max = limits.rings_max
         self.indices = ChannelIndices(limits.channels_max)
@@ -245,7 +253,7 @@ cdef class Core:
         self.core = gs_core_open(&core_limits)
         self.loop = gs_loop_open(self.core)
         self.lock, self.process = RLock(), os.getpid()
-        self.specs, self.sources, self.sent = {}, {}, {}
+        self.specs, self.sources, self.closed_counters = {}, {}, ClosedCounters()
 
     def __dealloc__(self):
         self._end()
@@ -286,10 +294,12 @@ cdef class Core:
                 failure = self._open(spec, index, &channel)
                 if failure != 0:
                     raise LinkDown(f"channel {spec.channel_id} cannot open: "
-                                   f"{os.strerror(failure)}", hint="check its address")
+                                   f"{os.strerror(failure)}",
+                                   hint=system_hint(failure, "check its address"))
             except BaseException:
                 self.indices.close(spec.channel_id, gs_table_epoch(self.core.table))
                 raise
+            self.closed_counters.opened(spec.channel_id)
             self.specs[spec.channel_id] = spec
             gs_set_channel(self.core, index, channel)
             self._set_floods()
@@ -309,7 +319,7 @@ cdef class Core:
         options.version = spec.datagram_version
         options.probe_interval_ns = spec.probe_interval_ns
         options.probes_only_when_idle = spec.probes_only_when_idle
-        options.counter = counter_before(spec, self.sent.get(spec.channel_id, 0))
+        options.counter = counter_before(spec, self.closed_counters.of(spec.channel_id))
         options.is_held = spec.is_held
         options.probes_only_when_held = spec.probes_only_when_held
         options.floods = spec.floods
@@ -342,7 +352,7 @@ cdef class Core:
             with nogil:
                 gs_loop_forget(self.loop, channel)
             counters = _named(CHANNEL_COUNTERS, <gs_counter *>&channel.counters)
-            self.sent[channel_id] = gs_read(&channel.counter)
+            self.closed_counters.closed(channel_id, gs_read(&channel.counter))
             gs_channel_close(channel)
             self.indices.close(channel_id, gs_table_epoch(self.core.table))
             return counters
@@ -381,7 +391,7 @@ cdef class Core:
             sealing = gs_sealing_open(self.backend, &spec)
             gs_seal_wipe(&spec, sizeof(spec))
             if sealing is NULL:
-                raise no_backend()
+                raise _no_key(self.backend)
             gs_set_sending_key(self.core, self._sealed(channel_id), sealing)
 
     def clear_sending_key(self, channel_id):
@@ -417,10 +427,8 @@ cdef class Core:
             is_done = gs_set_receiving_keys(self.core, channel_id, self.backend, specs,
                                             <uint32_t>len(checked))
             gs_seal_wipe(specs, sizeof(specs))
-            if not is_done:
-                raise no_backend()
-            if gs_core_opening(self.core, channel_id).keys.count != len(checked):
-                raise MemoryError
+            if not is_done or gs_core_opening(self.core, channel_id).keys.count != len(checked):
+                raise _no_key(self.backend)
 
     def receiving_state(self, channel_id):
         """Return the epoch last authenticated and the unknown epochs, both since the last call."""
@@ -447,13 +455,13 @@ cdef class Core:
     cdef _set_floods(self):
         flooding = [spec for _, spec in sorted(self.specs.items()) if spec.floods]
         cdef gs_flood_output *outputs
-        outputs = <gs_flood_output *>calloc(len(flooding) + 1, sizeof(gs_flood_output))
+        outputs = <gs_flood_output *>gs_allocate((len(flooding) + 1) * sizeof(gs_flood_output))
         for at, spec in enumerate(flooding):
             outputs[<size_t>at].channel_index = self.indices.of[spec.channel_id]
             outputs[<size_t>at].channel_id = spec.channel_id
             outputs[<size_t>at].level = spec.level
         gs_table_set_floods(self.core.table, outputs, len(flooding))
-        free(outputs)
+        gs_release(outputs)
 
     def open_source(self, channel_id, *, is_publisher=False, back_channel=0, is_sealed=False):
         """Accept datagrams of an incoming channel; `back_channel` is the channel to its sender.
@@ -482,8 +490,9 @@ cdef class Core:
             self._set_sources()
 
     cdef _set_sources(self):
-        cdef gs_source *sources = <gs_source *>calloc(len(self.sources) + 1, sizeof(gs_source))
         cdef size_t at = 0
+        cdef gs_source *sources
+        sources = <gs_source *>gs_allocate((len(self.sources) + 1) * sizeof(gs_source))
         for channel_id, (is_publisher, back_channel, opened_ns, is_sealed) in self.sources.items():
             sources[at].channel_id = channel_id
             sources[at].is_publisher = is_publisher
@@ -492,7 +501,7 @@ cdef class Core:
             sources[at].opened_ns = opened_ns
             at += 1
         gs_table_set_sources(self.core.table, sources, <uint32_t>at)
-        free(sources)
+        gs_release(sources)
 
     def source_states(self):
         """Return, by open source, when a datagram last came, the silence since, and the losses."""
@@ -649,7 +658,8 @@ cdef class Core:
             if failure != 0:
                 port = urgent_port if failed else data_port
                 raise LinkDown(f"cannot listen on {host} port {port}: {os.strerror(failure)}",
-                               hint="choose another port, or 0 for any free one")
+                               hint=system_hint(failure,
+                                                "choose another port, or 0 for any free one"))
         return gs_port_of(&addresses[0]), gs_port_of(&addresses[1])
 
     def start(self, *, cpu=None, fifo_priority=0):

@@ -25,7 +25,7 @@ from gridstat.core.end_settings import PORT_MAX as _PORT_MAX, VARIABLES_MAX as _
 from gridstat.core.end_settings import ReceiverSpec as _ReceiverSpec, bounded as _bounded
 from gridstat.core.end_settings import check_opened as _check_opened, column as _column
 from gridstat.core.key_settings import checked_key as _checked_key, checked_keys as _checked_keys
-from gridstat.core.key_settings import no_backend as _no_backend, not_sealed as _not_sealed
+from gridstat.core.key_settings import no_seal_key as _no_seal_key, not_sealed as _not_sealed
 from gridstat.model.rate_law import EVERY_MAX as _EVERY_MAX
 from gridstat.model.errors import LayoutError, LimitReached, LinkDown, Misuse, UnknownName
 from gridstat.core.samples import SAMPLE as _SAMPLE, Sample as _Sample
@@ -41,6 +41,12 @@ cdef gs_seal_backend _backend(name) except *:
     if name not in BACKENDS:
         raise UnknownName(f"there is no backend {name!r}", hint="evp, ipsec-mb or best")
     return <gs_seal_backend><int>BACKENDS[name]
+
+
+cdef _no_key(gs_seal_backend backend):
+    if backend == GS_SEAL_BEST:
+        backend = gs_seal_best()
+    return _no_seal_key(gs_seal_backend_name(backend).decode())
 
 
 cdef _write_key(gs_key_spec *spec, tuple checked):
@@ -213,7 +219,7 @@ cdef class Sender:
         sealing = gs_sealing_open(self.backend, &spec)
         gs_seal_wipe(&spec, sizeof(spec))
         if sealing is NULL:
-            raise _no_backend()
+            raise _no_key(self.backend)
         gs_sender_set_key(self.sender, sealing)  # With Python's lock: one call at a time.
 
     def clear_key(self):
@@ -474,7 +480,7 @@ cdef class Receiver:
                                        <uint32_t>len(checked))
         gs_seal_wipe(specs, sizeof(specs))
         if not is_done:
-            raise _no_backend()
+            raise _no_key(self.backend)
 
     def receiving_state(self, channel_id):
         """Return the epoch last authenticated on a sealed source and the unknown epochs, both since

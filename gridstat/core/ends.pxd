@@ -21,6 +21,8 @@ cdef extern from "seal.h" nogil:
         GS_SEAL_IPSEC_MB
         GS_SEAL_BEST
     void gs_seal_wipe(void *, size_t) noexcept
+    gs_seal_backend gs_seal_best() noexcept
+    const char *gs_seal_backend_name(gs_seal_backend) noexcept
 
 cdef extern from "channel_keys.h" nogil:
     enum: GS_ACCEPTED_KEYS_MAX

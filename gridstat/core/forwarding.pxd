@@ -16,6 +16,8 @@ cdef extern from "<sys/mman.h>" nogil:
     int MCL_FUTURE
 
 cdef extern from "memory.h" nogil:
+    void *gs_allocate(size_t) noexcept
+    void gs_release(void *) noexcept
     uint64_t gs_allocations() noexcept
     uint64_t gs_held() noexcept
     bint gs_has_memory(size_t) noexcept

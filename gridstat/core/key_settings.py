@@ -72,8 +72,14 @@ def checked_keys(keys: Iterable[ChannelKey]) -> tuple[ChannelKey, ...]:
     return checked
 
 
-def no_backend() -> LimitReached:
-    """Return the error of a machine that cannot seal."""
+def no_seal_key(backend: str) -> LimitReached:
+    """Return the error of a key that could not be made; `backend` is the library's full name, empty
+    on a machine that has none."""
+    if backend:
+        return LimitReached(
+            f"no memory for a key of {backend}",
+            hint="free memory on this machine, or raise the memory limit of this process",
+        )
     return LimitReached(
         "this machine has no such library to seal datagrams",
         hint="install OpenSSL's libcrypto, or libIPSec_MB (Debian: libipsec-mb1)",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gridstat.core.closed_counters import ClosedCounters
 from gridstat.core.counter_names import SEALED_REASONS
 from gridstat.core.key_settings import checked_key, checked_keys, not_sealed
 from gridstat.core.reference_datagram import (
@@ -104,7 +105,7 @@ class ReferenceCore:
         self._entries: dict[int, Entry] = {}
         self._sources: dict[int, Source] = {}
         self._channels: dict[int, Channel] = {}
-        self._last_numbers: dict[int, int] = {}
+        self._closed_counters = ClosedCounters()
         self._modes = 0
         self._touched: dict[int, Channel] = {}
         self._counts = dict.fromkeys(_counter_names(), 0)
@@ -133,10 +134,11 @@ class ReferenceCore:
         if len(self._named_channels() | {spec.channel_id}) > 2 * self._limits.channels_max:
             raise LimitReached("too many closed channels are still named by rows")
         line = MemoryLine() if spec.address is None else UdpLine(spec.address)
-        # Counters go on where the id's last channel ended: no pair of both ever comes twice.
-        last_number = counter_before(spec, self._last_numbers.get(spec.channel_id, 0))
+        # Counters go on where the id's last channel ended: no pair of both comes twice.
+        last_number = counter_before(spec, self._closed_counters.of(spec.channel_id))
         writer = DatagramWriter(spec, line, last_number=last_number)
         egress = PacedEgress(writer) if spec.bandwidth_bytes_per_s > 0 else PackedEgress(writer)
+        self._closed_counters.opened(spec.channel_id)
         self._channels[spec.channel_id] = Channel(spec, line, egress)
 
     def close_channel(self, channel_id: int) -> dict[str, int]:
@@ -145,7 +147,7 @@ class ReferenceCore:
         channel.egress.close()
         channel.line.close()
         del self._channels[channel_id]
-        self._last_numbers[channel_id] = channel.egress.writer.last_number
+        self._closed_counters.closed(channel_id, channel.egress.writer.last_number)
         return channel.egress.writer.counters
 
     def release_channel(self, channel_id: int) -> None:

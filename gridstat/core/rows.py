@@ -6,6 +6,7 @@ both turn rows into their own tables, so these values are the contract between t
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
@@ -301,6 +302,15 @@ def counter_before(spec: ChannelSpec, last_counter: int) -> int:
             f"the counters of channel {spec.channel_id} are used up", hint="use another channel id"
         )
     return counter
+
+
+def system_hint(failure: int, otherwise: str) -> str:
+    """Return what to do about a socket that the system refused with this error number."""
+    if failure in (errno.ENOMEM, errno.ENOBUFS):
+        return "free memory on this machine, or raise the memory limit of this process"
+    if failure in (errno.EMFILE, errno.ENFILE):
+        return "raise `ulimit -n`, or close what is not needed"
+    return otherwise
 
 
 def check_delta(upserts: tuple[Row, ...], removals: tuple[int, ...]) -> None:

@@ -79,7 +79,8 @@ class RouterChannels:
         self._random_bytes = random_bytes
         self._keys = keys
         self._clock_ns = clock_ns
-        self._begun: dict[int, None] = {}
+        self._begun: dict[int, int] = {}
+        """Sealed channels that were opened before, with the counter at which they last closed."""
         self._holding: dict[int, bool] = {}
         """Channels that were ordered to be held, and whether they send probes."""
         self._installed: list[SeedInstalled] = []
@@ -197,9 +198,10 @@ class RouterChannels:
         if channel_id in self._holding:
             self._core.hold_channel(channel_id, is_probed=self._holding[channel_id])
         if self.specs[channel_id].is_sealed:
-            goes_on = channel_id in self._begun  # The core's counters of an id only grow.
-            self._begun.pop(channel_id, None)
-            self._begun[channel_id] = None
+            ended = self._begun.pop(channel_id, None)
+            first = self._core.sending_state(channel_id)["first_counter"]
+            goes_on = ended is not None and first > ended
+            self._begun[channel_id] = first - 1
             if len(self._begun) > BEGUN_MAX:
                 del self._begun[next(iter(self._begun))]
             self._keys.channel_opened(channel_id, self._clock_ns(), goes_on=goes_on)
@@ -223,6 +225,8 @@ class RouterChannels:
     def _close_in_core(self, channel_id: int) -> None:
         if self.is_open(channel_id):
             self._keys.channel_interrupted(channel_id)
+            if channel_id in self._begun:
+                self._begun[channel_id] = self._core.sending_state(channel_id)["newest_counter"]
             self._core.close_channel(channel_id)
 
 

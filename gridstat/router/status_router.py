@@ -274,6 +274,7 @@ class StatusRouter:
             "channels_without_key": len(self._keys.keyless()),
             "channels_long_without_key": self._long_keyless(),
             "seeds_overdue": len(self._keys.overdue(self._clock_ns())),
+            "key_trials_dropped": self._keys.trials_dropped,
             "fifo_priority": self._fifo_priority,
         }
         return ReportCounters(

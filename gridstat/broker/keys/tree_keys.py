@@ -13,6 +13,7 @@ those of the clouds below after it has joined, since their own sessions did not 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
@@ -44,6 +45,8 @@ class TreeKeys:
         self._borders = borders
         self._giver = SeedGiver(context.settings.keys, context.outside.random_bytes)
         self._overdue: set[int] = set()
+        self._leaving: dict[int, EventChannel] = {}
+        """Channels whose removal is being written; they are served as if they stayed."""
         self._passed_up: dict[tuple[int, str], str] = {}
         """Channel and router of each report that went up, with the child that it came from."""
 
@@ -74,8 +77,8 @@ class TreeKeys:
 
     def _wanted(self, child: str, message: BorderSeedWanted) -> None:
         """Begin an exchange for an own channel at which a router has a new session."""
-        account = self._context.state.channels.accounts.get(message.channel_id)
-        if account is None:
+        channel = self._own(message.channel_id)
+        if channel is None:
             if (
                 self._borders.is_at(child, message.channel_id)
                 and len(self._passed_up) < REPORTS_MAX
@@ -83,7 +86,6 @@ class TreeKeys:
                 self._passed_up[message.channel_id, message.router] = child
             self._context.send_parent(structs.replace(message, term=self._context.term))
             return
-        channel = account.channel
         ends = {channel.to_router: End.RECEIVER, channel.from_router: End.SENDER}
         if message.router in ends and channel.is_sealed:
             now_ns = self._context.now_ns
@@ -92,10 +94,10 @@ class TreeKeys:
 
     def _accepted(self, child: str, message: BorderSeedAccepted) -> None:
         accepted = message.accepted
-        account = self._context.state.channels.accounts.get(accepted.channel_id)
-        if account is None:
+        channel = self._own(accepted.channel_id)
+        if channel is None:
             self._context.send_parent(structs.replace(message, term=self._context.term))
-        elif self._context.state.families.child_at(account.channel.to_router) == child:
+        elif self._context.state.families.child_at(channel.to_router) == child:
             now_ns = self._context.now_ns
             self._send(
                 self._giver.accepted(
@@ -108,7 +110,7 @@ class TreeKeys:
 
     def _send(self, gifts: Iterable[GiveSeed]) -> None:
         for gift in gifts:
-            channel = self._context.state.channels.accounts[gift.seed.channel_id].channel
+            channel = self._channel(gift.seed.channel_id)
             router = channel.to_router if gift.to is End.RECEIVER else channel.from_router
             seed = seed_message(gift.seed, gift.first_epoch)
             self._send_down(router, BorderSeed(term=self._context.term, router=router, seed=seed))
@@ -156,18 +158,35 @@ class TreeKeys:
                 self._giver.end_down(channel_id, End.SENDER)
 
     def _channel_removed(self, channel_id: int, done: Applied) -> None:
-        del done
-        self._giver.close(channel_id)
-        self._overdue.discard(channel_id)
+        """Serve a channel until its removal is durable, since a failed write undoes it."""
+        if channel_id in self._giver:
+            self._leaving[channel_id] = self._channel(channel_id)
+            done.undo.append(partial(self._leaving.pop, channel_id, None))
+            done.tables.append(partial(self._forget, channel_id))
+
+    def _forget(self, channel_id: int) -> None:
+        self._leaving.pop(channel_id, None)
+        if channel_id not in self._context.state.channels.accounts:
+            self._giver.close(channel_id)
+            self._overdue.discard(channel_id)
 
     def _close_all(self) -> None:
         """End all exchanges, since the channels get other numbers and are opened anew."""
         for channel_id in self._giver.channel_ids():
             self._giver.close(channel_id)
         self._overdue.clear()
+        self._leaving.clear()
+
+    def _own(self, channel_id: int) -> EventChannel | None:
+        """Return a channel of this broker; None: it is not one."""
+        account = self._context.state.channels.accounts.get(channel_id)
+        return self._leaving.get(channel_id) if account is None else account.channel
 
     def _channel(self, channel_id: int) -> EventChannel:
-        return self._context.state.channels.accounts[channel_id].channel
+        """Return a channel that is served."""
+        channel = self._own(channel_id)
+        assert channel is not None
+        return channel
 
     def _survey(self) -> Facts:
         channels = [each.channel for each in self._context.state.channels.accounts.values()]

@@ -55,6 +55,7 @@ ROUTER_COUNTERS: Final = (
     ("kernel_dropped", "kernel_dropped_messages", "Datagrams that the kernel's queue lost."),
     ("flooded", "flooded_events", "Events that were flooded."),
     ("flood_withheld", "flood_withheld_events", "Events too old or too many to be flooded."),
+    ("key_trials_dropped", "dropped_key_trials", "Trials of epochs without a key, put off."),
     ("newest_too_large", "newest_too_large_events", "Events too large to be kept as the newest."),
 )
 AGENT_COUNTERS: Final = (

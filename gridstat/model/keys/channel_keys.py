@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from gridstat.model.errors import GridStatError
 from gridstat.model.keys.receiving_keys import ReceivingKeys
 from gridstat.model.keys.sending_keys import SendingKeys
+from gridstat.model.keys.trial_budget import TrialBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -94,6 +95,9 @@ class ChannelKeys:
         self._failed: set[_End] = set()
         """Ends whose core does not have the keys that it should have."""
         self._overdue: set[_End] = set()
+        self._budget = TrialBudget()
+        self.trials_dropped = 0
+        """Turns to try epochs without a key that found the derivations of their step used up."""
 
     # Channels.
 
@@ -182,11 +186,13 @@ class ChannelKeys:
 
     def step(self, now_ns: int) -> list[KeyNews]:
         """Begin epochs that are due, follow those of the senders, and end old seeds."""
+        self._budget = TrialBudget()
         news: list[KeyNews] = []
         for channel_id in [each for each in self._sending if each in self._channels]:
             news += self._apart(self._step_sending, (channel_id, True), now_ns)
         for channel_id in list(self._receiving):
             news += self._apart(self._step_receiving, (channel_id, False), now_ns)
+        self.trials_dropped += self._budget.dropped
         return [*news, *self._newly_overdue(now_ns)]
 
     def _newly_overdue(self, now_ns: int) -> list[SeedOverdue]:
@@ -199,10 +205,11 @@ class ChannelKeys:
         """Step one channel; where its core fails, the others go on."""
         try:
             news = step(end[0], now_ns)
-        except GridStatError as error:
+        except (GridStatError, MemoryError) as error:
             is_known = end in self._failed
             self._failed.add(end)
-            return [] if is_known else [KeysFailed(*end, str(error.args[0]))]
+            reason = str(error.args[0]) if error.args else "there is no memory for its keys"
+            return [] if is_known else [KeysFailed(*end, reason)]
         self._failed.discard(end)
         return news
 
@@ -223,7 +230,10 @@ class ChannelKeys:
     def _step_receiving(self, channel_id: int, now_ns: int) -> list[KeyNews]:
         accepted = self._receiving[channel_id]
         state = self._core.receiving_state(channel_id)
-        has_changed = accepted.step(now_ns, state["epoch"], state["unknown_epochs"])
+        before = self._budget.spent
+        has_changed = accepted.step(now_ns, state["epoch"], state["unknown_epochs"], self._budget)
+        if self._budget.spent > before:  # Whoever has spent nothing for longest comes first.
+            self._receiving[channel_id] = self._receiving.pop(channel_id)
         if not has_changed and (channel_id, False) not in self._failed:
             return []
         found = accepted.keys()

@@ -12,7 +12,8 @@ its datagrams, their epochs have no key here. The core reports the bytes of such
 receiver tries them in turn, a few at once and each for a short time, the likeliest first. A forged
 datagram can cause such a trial, and nothing else: what is in use stays installed. Every other trial
 is of the epochs nearest to the expected one, so that whoever sends all bytes cannot keep those
-waiting for a round of all others.
+waiting for a round of all others. All channels of a process share a budget for trials
+(`trial_budget.py`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from gridstat.model.keys.key_settings import (
     Seed,
     numbered_key,
 )
+from gridstat.model.keys.trial_budget import TrialBudget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -110,11 +112,17 @@ class ReceivingKeys:
         """Return all keys that are accepted, each with a byte of its own."""
         return tuple(held.key for held in self._accepted().values())
 
-    def step(self, now_ns: int, authenticated: int, unknown: Collection[int]) -> bool:
+    def step(
+        self,
+        now_ns: int,
+        authenticated: int,
+        unknown: Collection[int],
+        budget: TrialBudget | None = None,
+    ) -> bool:
         """Follow the sender; return whether the accepted keys have changed.
 
         `authenticated` is the byte of the last authenticated datagram (-1: none), `unknown`
-        are bytes without a key, both since the last step.
+        are bytes without a key, both since the last step. `budget` is what is left for trials.
         """
         before = self.keys()
         if authenticated >= 0:
@@ -123,7 +131,7 @@ class ReceivingKeys:
         self._end_old_seeds(now_ns)
         for chain in self._chains:
             chain.follow_clock(now_ns)
-        self._try(unknown, now_ns)
+        self._try(unknown, now_ns, budget or TrialBudget())
         return self.keys() != before
 
     def is_overdue(self, now_ns: int) -> bool:
@@ -213,53 +221,70 @@ class ReceivingKeys:
         self._trial = tuple(held for held in self._trial if held.chain in self._chains)
         self._tried = {each for each in self._tried if each.chain in self._chains}
 
-    def _try(self, unknown: Collection[int], now_ns: int) -> None:
-        """Choose epochs to try: those of unknown bytes that a sender is most likely in."""
+    def _try(self, unknown: Collection[int], now_ns: int, budget: TrialBudget) -> None:
+        """Choose epochs to try: those of unknown bytes that a sender is most likely in.
+
+        A turn of near epochs waits for a step that has derivations left, one of far ones is passed
+        over.
+        """
         self._reported.update(dict.fromkeys(unknown, now_ns + REPORT_NS))
         if now_ns >= self._trial_until_ns:
             self._trial = ()
         if self._trial or not self._reported:
             return
         self._reported = {byte: until for byte, until in self._reported.items() if now_ns < until}
-        candidates = self._candidates(now_ns)
-        chosen: list[_Candidate] = []
-        tier = _Tier.NEAR
         for _ in TURNS:
-            if not chosen:
-                tier = TURNS[self._turn % len(TURNS)]
-                self._turn += 1
-                chosen = self._choose({each: r for each, r in candidates.items() if r.tier is tier})
+            tier = TURNS[self._turn % len(TURNS)]
+            is_far = tier is _Tier.FAR
+            has_left = budget.left(is_far=is_far) > 0
+            budget.dropped += not has_left
+            if not has_left and not is_far:
+                return
+            self._turn += 1
+            if has_left and self._begin_trial(tier, now_ns, budget):
+                return
+
+    def _begin_trial(self, tier: _Tier, now_ns: int, budget: TrialBudget) -> bool:
+        """Try epochs of one tier; return whether there are any."""
+        chosen = self._choose(self._candidates(tier, now_ns), tier, budget)
         self._trial_until_ns = now_ns + TRIAL_NS[tier]
         self._trial = tuple(_Held(*each, each.chain.key_of(each.epoch)) for each in chosen)
+        return bool(chosen)
 
-    def _choose(self, ranks: Mapping[_Candidate, _Rank]) -> list[_Candidate]:
+    def _choose(
+        self, ranks: Mapping[_Candidate, _Rank], tier: _Tier, budget: TrialBudget
+    ) -> list[_Candidate]:
         """Return those candidates of one tier whose turn it is, with a byte of its own each."""
         if not ranks:
             return []
+        is_far = tier is _Tier.FAR
+        budget.spend(len(ranks), is_far=is_far)  # To list one costs as much as a derivation.
         if self._tried.issuperset(ranks):
             self._tried -= ranks.keys()
         bound = max(KEYS_MAX - len(self._accepted()), 1)
-        if next(iter(ranks.values())).tier is _Tier.FAR:
+        if is_far:
             bound = min(bound, FAR_MAX)
         chosen: dict[int, _Candidate] = {}
         for each in sorted(ranks.keys() - self._tried, key=lambda each: ranks[each].order()):
-            if len(chosen) < bound:
-                chosen.setdefault(each.epoch % EPOCHS, each)
+            byte, cost = each.epoch % EPOCHS, each.chain.derivations_to(each.epoch)
+            if len(chosen) == bound or (chosen and cost > budget.left(is_far=is_far)):
+                break
+            if byte not in chosen:
+                chosen[byte] = each
+                budget.spend(cost, is_far=is_far)
         self._tried.update(chosen.values())
         return list(chosen.values())
 
-    def _candidates(self, now_ns: int) -> dict[_Candidate, _Rank]:
-        """Return the epochs of reported bytes whose keys can be derived."""
+    def _candidates(self, tier: _Tier, now_ns: int) -> dict[_Candidate, _Rank]:
+        """Return the epochs of reported bytes in one tier whose keys can be derived."""
         found: dict[_Candidate, _Rank] = {}
         reported = self._reported.keys() - self._accepted().keys()
         for at, chain in enumerate(self._chains):
             expected = chain.expected(now_ns)
-            for byte in reported:
-                nearest = chain.nearest(byte, now_ns)
-                for wrapped in range(ROUNDS):
-                    epoch = nearest + wrapped * EPOCHS
-                    if chain.can_reach(epoch):
-                        found[_Candidate(chain, epoch)] = _Rank(wrapped, nearest - expected, -at)
+            for wrapped, ahead in _PLACES[tier]:
+                epoch = expected + ahead + wrapped * EPOCHS
+                if epoch % EPOCHS in reported and chain.can_reach(epoch):
+                    found[_Candidate(chain, epoch)] = _Rank(wrapped, ahead, -at)
         return found
 
 
@@ -287,6 +312,18 @@ class _Rank(NamedTuple):
     def order(self) -> tuple[int, int, int, int]:
         """Return the key to sort by, the likeliest first."""
         return self.wrapped, abs(self.ahead), self.place, self.ahead
+
+
+_PLACES: Final = {
+    tier: tuple(
+        (wrapped, ahead)
+        for wrapped in range(ROUNDS)
+        for ahead in range(-_HALF, _HALF)
+        if _Rank(wrapped, ahead, 0).tier is tier
+    )
+    for tier in _Tier
+}
+"""Rounds and distances from the expected epoch that belong to each tier."""
 
 
 class _Held(NamedTuple):
@@ -390,14 +427,13 @@ class _Chain:
         """Return whether the key of an epoch can be derived, in a bounded number of steps."""
         return 0 <= epoch - self._base(epoch)[0] <= STEPS_MAX
 
+    def derivations_to(self, epoch: int) -> int:
+        """Return how many derivations the key of an epoch takes."""
+        return epoch - self._base(epoch)[0] + 1
+
     def expected(self, now_ns: int) -> int:
         """Return the epoch that a sender is in if it ends its epochs by time alone."""
         return self.epoch + (now_ns - self._began_ns) // self._epoch_ns
-
-    def nearest(self, byte: int, now_ns: int) -> int:
-        """Return the epoch with this byte that is nearest to the expected one."""
-        expected = self.expected(now_ns)
-        return expected + (byte - expected + _HALF) % EPOCHS - _HALF
 
     def is_over(self, now_ns: int) -> bool:
         return now_ns - self.given_ns >= self._settings.life_ms * NS_PER_MS

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.experiments.experiment import PER_ROUTER_US_MAX
 from gridstat.model.qos import PRESETS
+from tools.performance import known_misses, missed
 
 RESULTS = Path(__file__).resolve().parents[3] / "benchmarks" / "results"
 NOISE = 1.1
@@ -56,6 +57,44 @@ def test_sealing_a_router_s_channels_costs_no_millisecond() -> None:
     assert figures["evp_lone_p50_us"] <= PER_ROUTER_US_MAX
     assert figures["evp_lone_plain_p50_us"] > 0
     assert figures["lost"] == 0
+
+
+NAMES = sorted(path.stem for path in RESULTS.glob("*.json"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_bound_that_a_kept_result_misses_is_a_known_one(name: str) -> None:
+    """A miss that was mended is known no longer."""
+    assert set(missed(kept(name))) == known_misses().get(name, {}).keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_flags_of_a_kept_result_say_what_its_figures_say(name: str) -> None:
+    figures = kept(name)
+    flagged = {field.removesuffix("_met") for field, flag in figures.items() if flag == "no"}
+    assert {field for field in flagged if f"{field}_at_most" in figures} == set(missed(figures))
+    limits = [field for field in figures if field.endswith("_at_most")]
+    expected = ("no" if missed(figures) else "yes") if limits else None
+    assert figures.get("bounds_met") == expected
+
+
+def test_a_known_miss_is_one_of_a_kept_result_and_has_a_reason() -> None:
+    assert known_misses().keys() <= set(NAMES)
+    for reasons in known_misses().values():
+        assert all(len(reason.split()) > 10 for reason in reasons.values())
+
+
+@pytest.mark.parametrize(
+    ("figures", "expected"),
+    [
+        ({"cost": 2.0, "cost_at_most": 2.0, "cost_met": "yes"}, []),
+        ({"cost": 2.1, "cost_at_most": 2.0, "cost_met": "yes"}, ["cost"]),
+        ({"cost": float("nan"), "cost_at_most": 2.0}, ["cost"]),
+        ({"cost_at_most": 2.0}, ["cost"]),
+    ],
+)
+def test_a_bound_is_missed_by_its_figure(figures: dict[str, Any], expected: list[str]) -> None:
+    assert missed(figures) == expected
 
 
 @pytest.mark.feature("S3-74")

@@ -29,6 +29,8 @@ class RecordingCore:
         self.unreachable: set[int] = set()
         self.refusal: GridStatError | None = None
         self.states: dict[int, dict[str, int]] = {}
+        self.sent: dict[int, int] = {}
+        """Channel → counter at which it closed."""
         self.queued = 0
         self.replay_queued = 0
         self.policed_events: dict[tuple[int, int], tuple[int, dict[str, int]]] = {}
@@ -53,6 +55,7 @@ class RecordingCore:
 
     def close_channel(self, channel_id: int) -> dict[str, int]:
         self.calls.append(f"close channel {channel_id}")
+        self.sent[channel_id] = self.sending_state(channel_id)["newest_counter"]
         del self.opened[channel_id]
         return {}
 
@@ -64,8 +67,13 @@ class RecordingCore:
         self.calls.append(f"no key {channel_id}")
 
     def sending_state(self, channel_id: int) -> dict[str, int]:
-        del channel_id
-        return {"epoch": -1, "datagrams": 0, "first_counter": 10, "newest_counter": 12}
+        before = self.sent.get(channel_id, 9)
+        return {
+            "epoch": -1,
+            "datagrams": 0,
+            "first_counter": before + 1,
+            "newest_counter": before + 3,
+        }
 
     def release_channel(self, channel_id: int) -> None:
         self.calls.append(f"release {channel_id}")

@@ -184,6 +184,22 @@ def test_a_sealed_channel_opened_again_goes_on_with_its_key(recording: Recording
     assert told == 3 * [f"sending key {EAST} 5"], "the receiver is never two epochs behind"
 
 
+def test_a_channel_whose_counter_begins_anew_gets_another_key(recording: RecordingCore) -> None:
+    """The core remembers the counters of so many closed channels only."""
+    keys = ChannelKeys(recording, bytes)
+    channels = RouterChannels(recording, keys, clock_ns=lambda: 0)
+    sealed = msgspec.structs.replace(ORDER, datagram_version=3)
+    channels.open(spec_of(sealed))
+    keys.use(Seed(EAST, 1, bytes(32)), 5, 0)
+    recording.unreachable.add(EAST)
+    channels.open(spec_of(msgspec.structs.replace(sealed, data_port=4_444)))
+    recording.sent.clear()
+    recording.unreachable.clear()
+    assert channels.retry() == [EAST]
+    told = [call for call in recording.calls if "key" in call]
+    assert told == [f"sending key {EAST} 5", f"sending key {EAST} 6"]
+
+
 def test_a_counter_that_was_sent_releases_the_channel(
     recording: RecordingCore, channels: RouterChannels
 ) -> None:

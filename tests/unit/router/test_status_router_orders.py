@@ -277,6 +277,7 @@ def test_the_report_holds_all_counters(router: StatusRouter, recording: Recordin
         "channels_without_key": 0,
         "channels_long_without_key": 0,
         "seeds_overdue": 0,
+        "key_trials_dropped": 0,
         "orders_refused": 0,
         "rows_refused": 0,
         "fifo_priority": 0,

@@ -41,7 +41,12 @@ def text() -> str:
     )
     counters = ReportCounters(
         router={"in": 30, "dispatched": 20, "duplicate": 10, "kernel_dropped": 2}
-        | {"sealed_forged": 17, "channels_without_key": 5, "seeds_overdue": 11},
+        | {
+            "sealed_forged": 17,
+            "channels_without_key": 5,
+            "seeds_overdue": 11,
+            "key_trials_dropped": 6,
+        },
         channels={7: {"due": 9, "sent": 5, "queue_full": 4, "queued": 1}, 8: {"sent": 99}},
         sources={3: {"lost": 6, "silent_ns": 1_500_000_000}},
     )
@@ -76,6 +81,7 @@ def families(text: str) -> list[Metric]:
         'gridstat_router_rejected_datagrams_total{reason="replayed"} 0.0',
         "gridstat_router_keyless_channels 5.0",
         "gridstat_router_overdue_seeds 11.0",
+        "gridstat_router_dropped_key_trials_total 6.0",
         'gridstat_router_channel_sent_events_total{channel="7",to="c1/\\"e1\\""} 5.0',
         'gridstat_router_channel_back_pressure{channel="7",to="c1/\\"e1\\""} 1.0',
         'gridstat_router_source_lost_datagrams_total{channel="3",sender="c1/w0"} 6.0',

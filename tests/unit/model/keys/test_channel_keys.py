@@ -20,12 +20,13 @@ class BreakableCore:
 
     def __init__(self) -> None:
         self.broken: set[int] = set()
+        self.failure: Exception = Misuse("the sender is closed", hint="open a new one")
         self.sending: dict[int, list[int]] = {BROKEN: [], SOUND: []}
         self.accepted: dict[int, list[set[int]]] = {BROKEN: [], SOUND: []}
 
     def _need(self, channel_id: int) -> None:
         if channel_id in self.broken:
-            raise Misuse("the sender is closed", hint="open a new one")
+            raise self.failure
 
     def set_sending_key(self, channel_id: int, epoch: int, key: bytes, salt: bytes) -> None:
         del key, salt
@@ -82,6 +83,17 @@ def test_a_failure_is_told_once_until_it_is_over() -> None:
     assert keys.step(3) == []
     core.broken.add(BROKEN)
     assert keys.step(4) == failures
+
+
+def test_a_channel_without_memory_for_its_keys_holds_up_no_other_and_says_so() -> None:
+    core, keys = both()
+    core.broken.add(BROKEN)
+    core.failure = MemoryError()
+    news = keys.step(EPOCH_NS)
+    assert [each.reason for each in news if isinstance(each, KeysFailed)] == 2 * [
+        "there is no memory for its keys"
+    ]
+    assert core.sending[SOUND] == [5, 6]
 
 
 def test_a_core_that_works_again_gets_the_keys_that_it_missed() -> None:
