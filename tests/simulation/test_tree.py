@@ -54,6 +54,7 @@ NEAR = {
     "forget-what-was-promised": 3,
     "forget-what-modes-were-promised": 927,
     "keep-exports": 28,
+    "divide-a-risk-among-paths": 622,
     "flood-in-any-mode": 5,
     "keep-older-generations": 3,
     "compact-as-committed": 11,

@@ -18,6 +18,7 @@ from gridstat.broker.floods.flooding_changes import FloodingChanges
 from gridstat.broker.segments.parent_session import ParentSession
 from gridstat.broker.segments.remote_contracts import RemoteContracts
 from gridstat.broker.segments.segment_reservations import SegmentReservations
+from gridstat.broker.tree import coordinator
 from gridstat.broker.tree.identifier_blocks import IdentifierBlocks
 from gridstat.broker.tree.membership import Membership
 from gridstat.broker.tree.owned_channels import OwnedChannels
@@ -66,6 +67,13 @@ def _see_no_obstacle(_: Function) -> Function:
         return []
 
     return obstacles
+
+
+def _keep_any_pairs(_: Function) -> Function:
+    def keep_pairs(*_: Any) -> bool:
+        return True
+
+    return keep_pairs
 
 
 def _keep_nothing(_: Function) -> Function:
@@ -175,6 +183,13 @@ BUGS: Final[dict[str, Bug]] = {
     "ignore-the-latency": Bug(
         "a contract is planned as if it might take as long as it likes",
         (Patch(Transaction, "bounded", _take_any_time),),
+    ),
+    "divide-a-risk-among-paths": Bug(
+        "a child joins its gates as it likes, also where two paths then run one risk",
+        (
+            Patch(coordinator, "require_pairs", do_nothing),
+            Patch(coordinator, "keep_pairs", _keep_any_pairs),
+        ),
     ),
     "forget-what-was-promised": Bug(
         "a contract that a failure has lowered is never given back what it had",
