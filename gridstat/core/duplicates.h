@@ -106,8 +106,8 @@ gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int
 bool gs_window_follow_clock(gs_window *window, const gs_period *period, int64_t slot,
                             bool from_publisher, uint64_t now_ns, uint64_t wall_ns);
 
-/* The common case: the slot is one of the next. `now_ns` is when the event came; it loses its lowest
- * bit. */
+/* The common case: the slot is one of the next. `now_ns` is when the event came, and loses its
+ * lowest bit. */
 static inline bool gs_window_accept_next(gs_window *window, int64_t slot, bool from_publisher,
                                          uint64_t now_ns)
 {
