@@ -5,9 +5,12 @@ from __future__ import annotations
 import mmap
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.listener_flood import Daemon
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIB = 1 << 20
 TAKEN_MIB = 64
