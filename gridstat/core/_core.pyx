@@ -596,8 +596,8 @@ cdef class Core:
         cdef gs_arrival arrival
         cdef gs_view view
         cdef gs_now now
-        if port not in (0, 1) or now_ns < 2 or datagram.shape[0] > GS_RECEIVE_BYTES:
-            raise LayoutError("port is 0 or 1, now_ns at least 2, a datagram at most 65,536 bytes")
+        if port not in (0, 1) or now_ns < 1 or datagram.shape[0] > GS_RECEIVE_BYTES:
+            raise LayoutError("port is 0 or 1, now_ns at least 1, a datagram at most 65,536 bytes")
         with self.lock:
             self._need_idle()
             now.wall_ns = now.steady_ns = now_ns

@@ -5,7 +5,7 @@
 #include "memory.h"
 #include "pace.h"
 
-#define HAS_CANDIDATE 1ULL
+#define EARLIEST_NS 2ULL /* Stands for an earlier time beside a candidate, whose bit is clear. */
 
 uint32_t gs_window_slots_of(const gs_period *period)
 {
@@ -50,11 +50,11 @@ static void restart(gs_window *window, int64_t slot, bool from_publisher, uint64
     if (gs_window_is_long(window)) {
         memset(window->words, 0, (window->word_mask + 1) * sizeof(uint64_t));
         window->words[(uint64_t)slot / 64 & window->word_mask] = 1ULL << (uint64_t)slot % 64;
-        window->long_accepted_at_ns = now_ns & ~HAS_CANDIDATE;
+        window->long_accepted_at_ns = now_ns | GS_NO_CANDIDATE;
     } else {
         memset(window->bits, 0, sizeof window->bits);
         window->bits[0] = 1;
-        window->accepted_at_ns = now_ns & ~HAS_CANDIDATE;
+        window->accepted_at_ns = now_ns | GS_NO_CANDIDATE;
     }
     window->newest = slot;
     window->policed = from_publisher;
@@ -90,7 +90,7 @@ static void advance(gs_window *window, uint32_t by, bool from_publisher, uint64_
     window->policed = by < 64 ? window->policed << by : 0;
     window->policed |= from_publisher;
     window->newest = slot;
-    *accepted_at(window) = now_ns & ~HAS_CANDIDATE;
+    *accepted_at(window) = now_ns | GS_NO_CANDIDATE;
 }
 
 static uint64_t quiet_ns(const gs_window *window, uint64_t now_ns)
@@ -113,7 +113,8 @@ static bool is_on_time(const gs_window *window, const gs_period *period, __int12
 static gs_verdict jump(gs_window *window, int64_t slot, bool from_publisher, uint64_t now_ns)
 {
     __int128 newest = window->newest, slots = gs_window_slots(window);
-    if (*accepted_at(window) & HAS_CANDIDATE) {
+    uint64_t *accepted_at_ns = accepted_at(window);
+    if ((*accepted_at_ns & GS_NO_CANDIDATE) == 0) {
         __int128 distance = (__int128)window->candidate - newest;
         bool same_side = slot > newest ? distance >= slots : distance <= -slots;
         __int128 apart = (__int128)slot - window->candidate;
@@ -125,7 +126,9 @@ static gs_verdict jump(gs_window *window, int64_t slot, bool from_publisher, uin
         }
     }
     window->candidate = slot;
-    *accepted_at(window) |= HAS_CANDIDATE;
+    *accepted_at_ns &= ~GS_NO_CANDIDATE;
+    if (*accepted_at_ns == 0)
+        *accepted_at_ns = EARLIEST_NS;
     return GS_POLICED_JUMP;
 }
 
@@ -143,7 +146,7 @@ static gs_verdict behind(gs_window *window, uint32_t back, bool from_publisher, 
     if (*word & mask)
         return GS_DUPLICATE;
     *word |= mask;
-    *accepted_at(window) = now_ns & ~HAS_CANDIDATE;
+    *accepted_at(window) = now_ns | GS_NO_CANDIDATE;
     return GS_ACCEPTED;
 }
 

@@ -41,6 +41,8 @@ typedef enum {
     GS_BEYOND, /* Behind the window: too old, unless the window follows a set clock. */
 } gs_verdict;
 
+#define GS_NO_CANDIDATE 1ULL /* So that no time of arrival, however early, is 0 here. */
+
 /* A window with `words` and without `accepted_at_ns` is a long one: a ring of 64-bit words, where a
  * slot's number is its position. The word of the newest slot may be in part ahead of it. */
 typedef struct {
@@ -55,7 +57,7 @@ typedef struct {
     };
     int64_t candidate;
     uint64_t policed;        /* Bit i: the publisher itself has sent slot newest - i. */
-    uint64_t accepted_at_ns; /* 0: no event yet. Bit 0: there is a candidate. */
+    uint64_t accepted_at_ns; /* 0: no event yet. Bit 0 is set unless there is a candidate. */
 } __attribute__((aligned(64))) gs_window;
 
 typedef struct {
@@ -91,7 +93,7 @@ static inline uint32_t gs_window_slots(const gs_window *window)
 static inline uint64_t gs_window_accepted_at_ns(const gs_window *window)
 {
     uint64_t at_ns = window->accepted_at_ns;
-    return (gs_window_is_long(window) ? window->long_accepted_at_ns : at_ns) & ~1ULL;
+    return (gs_window_is_long(window) ? window->long_accepted_at_ns : at_ns) & ~GS_NO_CANDIDATE;
 }
 
 /* Shifts, jumps and old slots; the common case is inlined below. */
@@ -104,8 +106,8 @@ gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int
 bool gs_window_follow_clock(gs_window *window, const gs_period *period, int64_t slot,
                             bool from_publisher, uint64_t now_ns, uint64_t wall_ns);
 
-/* The common case: the slot is one of the next. `now_ns` is when the event came; it must not be 0
- * and loses its lowest bit. */
+/* The common case: the slot is one of the next. `now_ns` is when the event came, and loses its
+ * lowest bit. */
 static inline bool gs_window_accept_next(gs_window *window, int64_t slot, bool from_publisher,
                                          uint64_t now_ns)
 {
@@ -120,7 +122,7 @@ static inline bool gs_window_accept_next(gs_window *window, int64_t slot, bool f
         bits[0] = bits[0] << ahead | 1;
         window->policed = window->policed << ahead | from_publisher;
         window->newest = slot;
-        window->accepted_at_ns = now_ns & ~1ULL;
+        window->accepted_at_ns = now_ns | GS_NO_CANDIDATE;
         return true;
     }
     if (window->long_accepted_at_ns == 0)
@@ -131,7 +133,7 @@ static inline bool gs_window_accept_next(gs_window *window, int64_t slot, bool f
     *word |= 1ULL << (uint64_t)slot % 64;
     window->policed = window->policed << ahead | from_publisher;
     window->newest = slot;
-    window->long_accepted_at_ns = now_ns & ~1ULL;
+    window->long_accepted_at_ns = now_ns | GS_NO_CANDIDATE;
     return true;
 }
 

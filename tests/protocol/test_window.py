@@ -71,6 +71,19 @@ def test_events_further_apart_than_the_window_all_pass(subject: MakeCore) -> Non
     assert stream.count("duplicate") == 100
 
 
+@pytest.mark.parametrize("now_ns", [1, 2, 3])
+def test_a_window_works_from_the_first_nanosecond_of_a_clock(
+    subject: MakeCore, now_ns: int
+) -> None:
+    """A datagram that lay in a queue while the wall clock was set may count as so early."""
+    stream = Stream(subject)
+    stream.now_ns = now_ns
+    assert stream.offer(0, 0, 1, 1) == [0, 1]
+    assert stream.offer(10_000, 2, 0) == [2]
+    assert stream.offer(10_000, 10_001, 10_001) == [10_001]
+    assert (stream.count("duplicate"), stream.count("policed_jump")) == (4, 2)
+
+
 def test_a_forged_event_does_not_silence_a_slow_subscription(subject: MakeCore) -> None:
     stream = Stream(subject)
     stream.offer(0)

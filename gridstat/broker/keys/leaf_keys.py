@@ -102,8 +102,17 @@ class LeafKeys:
             self._update(channel)
 
     def _around_removed(self, operation: ChannelRemoved, done: Applied, change: Change) -> None:
+        done.undo.append(partial(self._channel_kept, operation.channel_id))  # The last to run.
         change()
         done.tables.append(partial(self._forget, operation.channel_id))
+
+    def _channel_kept(self, channel_id: int) -> None:
+        """Begin anew with a channel that stays: meanwhile sessions of its ends went unnoticed."""
+        channel = self._context.registry.channels.get(channel_id)
+        if channel is not None and channel_id in self._giver:
+            for end in End:
+                self._giver.end_down(channel_id, end)
+            self._begin(channel)
 
     def _forget(self, channel_id: int) -> None:
         if channel_id not in self._context.registry.channels:

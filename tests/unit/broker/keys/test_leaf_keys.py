@@ -103,6 +103,26 @@ def test_the_time_of_a_seed_comes_while_the_removal_of_its_channel_is_written() 
     assert all(len(seeds(cloud, number)[0]) > 1 for number in others)
 
 
+def test_a_router_that_restarts_while_a_removal_fails_gets_a_seed_again() -> None:
+    cloud = Conversation().start()
+    channel = cloud.channels_given[0]
+    removal = RemoveChannel(
+        request_id=6, from_router=channel.from_router, to_router=channel.to_router
+    )
+    cloud.tell(Connected("operator/alice", Hello(role="operator", name="alice", instance="a")))
+    cloud.is_journal_held = True
+    cloud.tell(Received("operator/alice", removal))
+    cloud.disconnect(channel.from_router)
+    cloud.routers[channel.from_router].crash()
+    cloud.connect(channel.from_router)
+    before = len(seeds(cloud, channel.channel_id)[1])
+    cloud.is_journal_held = False
+    cloud.fail_first_write()
+    cloud.settle()
+    assert channel.channel_id in cloud.broker.registry.channels
+    assert len(seeds(cloud, channel.channel_id)[1]) == before + 1
+
+
 def test_no_seed_is_in_the_journal_or_in_a_text() -> None:
     cloud = pair()
     cloud.publish(VOLTAGE, "c1/e0")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gridstat.model.keys import receiving_keys
+from gridstat.model.key_schedule import next_seed
 from gridstat.model.keys.channel_keys import ChannelKeys
 from gridstat.model.keys.key_settings import STEPS_MAX, Seed
 from gridstat.model.keys.sending_keys import SendingKeys
@@ -65,7 +65,6 @@ def test_forged_epochs_on_many_channels_cost_a_bounded_number_of_derivations_a_s
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     derived = 0
-    next_seed = receiving_keys.next_seed
 
     def counted(seed: bytes) -> bytes:
         nonlocal derived
@@ -73,7 +72,7 @@ def test_forged_epochs_on_many_channels_cost_a_bounded_number_of_derivations_a_s
         return next_seed(seed)
 
     _, keys, _ = flooded()
-    monkeypatch.setattr(receiving_keys, "next_seed", counted)
+    monkeypatch.setattr("gridstat.model.keys.receiving_keys.next_seed", counted)
     each_step = []
     for step in range(1, 41):
         derived = 0
