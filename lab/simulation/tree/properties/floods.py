@@ -77,12 +77,8 @@ def _unlike(grid: TreeGrid) -> str | None:
                 for known, one in some.items()
                 if (terms := _above(one))
             }
-            # No room is kept for a second variable of a name while the first one still floods.
-            refused = {
-                known for known, _ in wanted if child in broker.parts.flooding.refusing(known)
-            }
-            if found != {key: terms for key, terms in wanted.items() if key[0] not in refused}:
-                return f"{child} has {found} of {name}, not {wanted}, and refuses {refused}"
+            if found != wanted:
+                return f"{child} has {found} of {name}, not {wanted}"
     return None
 
 
