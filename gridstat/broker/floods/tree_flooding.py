@@ -192,6 +192,10 @@ class TreeFlooding:
             modes = ",".join(map(str, sorted(set().union(*unknown.values()))))
             self._context.warn("modes_not_defined", modes=modes, floods=len(unknown))
 
+    def refusing(self, name: str) -> dict[str, str]:
+        """Return the reasons of the children that do not flood what counts."""
+        return self._changes.refusing(name)
+
     # Operators.
 
     def take(self, peer: str, command: FloodingCommand) -> None:
@@ -570,7 +574,7 @@ class TreeFlooding:
         defined = self._context.settings.modes_defined
         facts = facts_of(name, self.floods.get(name), self._context.state.depth, defined)
         if facts["modes"]:
-            facts["refusing"] = refusing_facts(self._changes.refusing(name))
+            facts["refusing"] = refusing_facts(self.refusing(name))
             facts["unconfirmed"] = self._unconfirmed.of(name)
         return facts
 

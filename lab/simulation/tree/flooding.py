@@ -81,6 +81,19 @@ class TreeFlooding:
                 return f"the operator of {broker} waits for an answer"
         return None
 
+    def end_refused(self) -> None:
+        """End the floods for which a child has no capacity, as their brokers list.
+
+        No capacity is kept for a second variable of a name while the first one still floods, so a
+        child may refuse what all children had room for.
+        """
+        for broker, machine in self._grid.qos_brokers().items():
+            flooding = machine.parts.flooding
+            for name, held in flooding.floods.items():
+                if held.own and flooding.refusing(name):
+                    number = self._operators[broker].next_id()
+                    self._ask(broker, RemoveFlooding(request_id=number, name=name))
+
     # Commands.
 
     def _do(self, work: FloodWork) -> None:

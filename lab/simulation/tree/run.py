@@ -121,7 +121,7 @@ class Run:
         """Run until nothing is in progress; raise with what is left at the deadline."""
         world = self.grid.world
         end_ns = world.now_ns + within_ns
-        quiet = 0
+        quiet, has_waited = 0, False
         while True:
             world.run_until(world.now_ns + LOOK_NS)
             self.properties.check_safety()
@@ -129,5 +129,8 @@ class Run:
             quiet = 0 if unrest is not None else quiet + 1
             if quiet == QUIET_LOOKS:
                 return
+            if not has_waited and world.now_ns >= end_ns - within_ns // 2:
+                has_waited = True
+                self.flooding.end_refused()
             if world.now_ns >= end_ns:
                 raise PropertyBroken("everything comes to rest", unrest or "a last message")
