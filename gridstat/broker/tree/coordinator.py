@@ -314,7 +314,7 @@ class Coordinator:
                 break
             division = self._plan(transaction, excluded)
             if division is not None:
-                transaction.rounds += excluded not in transaction.even
+                transaction.rounds += excluded not in transaction.known.even
                 transaction.excluded = excluded
                 self._reserve(transaction, division)
                 return True
@@ -398,7 +398,7 @@ class Coordinator:
             planned,
             quality,
             channels.predictions(variable, taken, numbers),
-            is_even=excluded in transaction.even,
+            is_even=excluded in transaction.known.even,
         )
         if division is None:
             detail = "with its load on their channels"

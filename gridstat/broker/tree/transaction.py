@@ -102,11 +102,13 @@ class TransactionOwner(Protocol):
 class KnownPaths:
     """What plans and answers have shown of the disjoint paths that exist."""
 
-    __slots__ = ("conflicts", "is_counting", "levels", "paths_max")
+    __slots__ = ("conflicts", "even", "is_counting", "levels", "paths_max")
 
     def __init__(self) -> None:
         self.conflicts: dict[bool, set[frozenset[Use]]] = {True: set(), False: set()}
         """Links that exclude each other, to node-disjoint paths (True) and to any."""
+        self.even: set[frozenset[Use]] = set()
+        """Exclusions whose plan is divided in even shares, since a child was too slow."""
         self.paths_max = REDUNDANCY_MAX
         """Upper bound of the disjoint paths that exist."""
         self.is_counting = False
@@ -172,7 +174,6 @@ class Transaction:
         "division",
         "ends",
         "ends_us",
-        "even",
         "excluded",
         "has_no_path",
         "is_kept",
@@ -238,8 +239,6 @@ class Transaction:
         self.ends_us = 0
         self.excluded: frozenset[Use] = frozenset()
         """Links that the present plan leaves out because earlier plans have failed with them."""
-        self.even: set[frozenset[Use]] = set()
-        """Exclusions whose plan is divided in even shares, since a child was too slow."""
         self.unusable: frozenset[Use] = frozenset()
         """Links to broken paths of children, which a plan uses only if there is none without."""
         self.promised: Quality | None = None
@@ -323,9 +322,9 @@ class Transaction:
 
     def divide_evenly(self) -> bool:
         """Plan again with the same exclusions and even shares; return whether that is new."""
-        if self.excluded in self.even:
+        if self.excluded in self.known.even:
             return False
-        self.even.add(self.excluded)
+        self.known.even.add(self.excluded)
         self.tried.discard(self.excluded)
         self.untried.appendleft(self.excluded)
         return True
@@ -372,7 +371,7 @@ class Transaction:
         self.rounds = 0
         self.untried = deque([frozenset()])
         self.tried = set()
-        self.even = set()
+        self.known.even = set()
 
     def count_paths(self) -> bool:
         """Try one path fewer than before, to count those that exist; return whether to plan so.
