@@ -406,15 +406,29 @@ class Coordinator:
             transaction.exclude(self._uses(numbers[:EXCLUDED_AT_ONCE]), excluded)
             return None
         require_pairs(division, planned, channels, is_paired=bool(transaction.pairs))
+        if self._charge(transaction, excluded, division, numbers):
+            transaction.charged = quality
+            return division
+        return None
+
+    def _charge(
+        self,
+        transaction: Transaction,
+        excluded: frozenset[Use],
+        division: Division,
+        numbers: list[int],
+    ) -> bool:
+        """Charge a plan on its channels; return whether they have room, after recording if not."""
+        channels, variable = self._context.state.channels, transaction.variable
         # Charge first and look for obstacles then: a load also slows the contracts beside it.
+        taken = everys(transaction.quality, 0)
         charge = Charge(variable, taken, division.scope_paths, transaction.payers)
         channels.charge(*charge)
         broken = channels.obstacles(numbers, is_replay=variable.is_replay)
         if not transaction.is_kept:
             broken += channels.shares.obstacles(charge, self._beside(transaction))
         if not broken:
-            transaction.charged = quality
-            return division
+            return True
         self._ask_room(transaction, numbers, broken)
         channels.uncharge(*charge)
         self._remember(transaction, refused(broken[0].refusal()))
@@ -422,7 +436,7 @@ class Coordinator:
         full = {obstacle.element for obstacle in broken}
         uses = self._uses([number for number in numbers if number in full])
         transaction.untried.appendleft(excluded | set(uses))
-        return None
+        return False
 
     def _ask_room(
         self, transaction: Transaction, numbers: list[int], broken: list[Obstacle]

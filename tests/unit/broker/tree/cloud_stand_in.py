@@ -13,6 +13,7 @@ from gridstat.model.errors import (
     LatencyNotSatisfiable,
     NoSuchVariable,
     RedundancyNotSatisfiable,
+    Refused,
     SecurityNotSatisfiable,
 )
 from gridstat.net.command.endpoint_messages import RefusedOutcome
@@ -329,13 +330,21 @@ class CloudStandIn:
         at_border = Counter(gate.router for gate in (*message.entries, *message.exits))
         return any(count > self.ways_most for count in at_border.values())
 
-    def _refuse_for_too_few(self, message: Reserve) -> None:
-        few = RefusedOutcome(code=RedundancyNotSatisfiable.code, reason="too few disjoint paths")
+    def _refuse(
+        self,
+        message: Reserve,
+        error: type[Refused],
+        reason: str,
+        *,
+        where: str = "",
+        limit: str = "",
+    ) -> None:
         refused = NotReserved(
             term=self.term,
             contract=message.contract,
             generation=message.generation,
-            refused=few,
+            refused=RefusedOutcome(code=error.code, reason=reason, bottleneck=where),
+            limit=limit,
             round=message.round,
         )
         self._say(refused)
@@ -354,33 +363,21 @@ class CloudStandIn:
         is_closed = any((one[0], other[0]) in self.closed_ways for one, other in pairs)
         plain = [way for one, other in pairs if (way := (one[0], other[0])) in self.plain_ways]
         if plain and message.is_sealed and not self.is_older:
-            unsealed = RefusedOutcome(
-                code=SecurityNotSatisfiable.code,
-                reason=f"channel {'→'.join(plain[0])} is not sealed",
-            )
-            said = NotReserved(term=self.term, contract=key[0], generation=key[1], refused=unsealed)
-            self._say(structs.replace(said, round=message.round))
+            reason = f"channel {'→'.join(plain[0])} is not sealed"
+            self._refuse(message, SecurityNotSatisfiable, reason)
             return
         if self._has_too_few(message):
-            self._refuse_for_too_few(message)
+            self._refuse(message, RedundancyNotSatisfiable, "too few disjoint paths")
             return
         if any(qos.latency_us < self.loaded_us for qos in message.granted.values()):
-            slow = RefusedOutcome(code=LatencyNotSatisfiable.code, reason=f"{self.name} has load")
-            late = NotReserved(
-                term=self.term, contract=key[0], generation=key[1], refused=slow, limit="LATENCY"
-            )
-            self._say(structs.replace(late, round=message.round))
+            reason = f"{self.name} has load"
+            self._refuse(message, LatencyNotSatisfiable, reason, limit="LATENCY")
             return
         latency_us = self.near_us if not message.entries or not message.exits else 2 * self.near_us
         is_late = any(qos.latency_us < latency_us for qos in message.granted.values())
         if is_closed or is_late or len(self.segments) >= self.capacity:
-            full = RefusedOutcome(
-                code=ChannelFull.code, reason="full", bottleneck=f"channel in {self.name}"
-            )
-            refused = NotReserved(
-                term=self.term, contract=key[0], generation=key[1], refused=full, limit="CHANNEL"
-            )
-            self._say(structs.replace(refused, round=message.round))
+            where = f"channel in {self.name}"
+            self._refuse(message, ChannelFull, "full", where=where, limit="CHANNEL")
             return
         paths = tuple(
             SegmentedPath(
