@@ -39,6 +39,7 @@ from gridstat.broker.records.operations import Moved, Unsubscribed
 from gridstat.broker.requests.room_requests import WAIT_NS_MAX, cause_text
 from gridstat.broker.requests.subscriptions import renewed
 from gridstat.broker.routers.path_moves import routers_of
+from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
 from gridstat.broker.unit_of_work import ignore_failure, no_op
 from gridstat.model.band_law import BandPolicy
 from gridstat.model.errors import Preempted
@@ -125,10 +126,25 @@ class BandedContracts:
         """Reserve a contract, with room by bands; the lowered contracts go into `operations`."""
         answer = self._allocate_beside(request, applied, operations)
         if isinstance(answer, Refusal) and self._may_preempt(request):
-            ended = self._to_end(request)
-            if ended:
-                self._end(ended, request, applied, operations)
-                return self._allocate_beside(request, applied, operations)
+            return self._allocate_instead(request, applied, operations) or answer
+        return answer
+
+    def _allocate_instead(
+        self, request: AllocationRequest, applied: Applied, operations: list[Operation]
+    ) -> Allocation | None:
+        """Reserve a contract in place of others that are ended, or end none and return None."""
+        ended = self._to_end(request)
+        if not ended:
+            return None
+        mark, count = applied.mark(), len(operations)
+        self._end(ended, request, applied, operations)
+        answer = self._allocate_beside(request, applied, operations)
+        if isinstance(answer, Refusal):
+            # The searches before have used up the time of the last one.
+            applied.roll_back_to(mark)
+            del operations[count:]
+            return None
+        self._context.note("contracts_preempted", count=len(ended), room_for=answer.subscription_id)
         return answer
 
     def _allocate_beside(
@@ -297,8 +313,9 @@ class BandedContracts:
     def _may_preempt(self, request: AllocationRequest) -> bool:
         if self._context.settings.bands.policy is not BandPolicy.PREEMPT:
             return False
-        name = request.variable.name
-        return self._context.permissions.may_preempt(request.subscriber, name)
+        return self._context.permissions.may_preempt(
+            request.subscriber, request.variable, request.qos
+        )
 
     def _to_end(self, request: AllocationRequest) -> list[int]:
         """Return the contracts of lower priorities without which the request would be granted.
@@ -350,7 +367,8 @@ class BandedContracts:
         answer = reservations.allocate(request)
         if isinstance(answer, Allocation):
             reservations.release(request.subscription_id)
-            return True
+            # Bands have one quality, so this limit is only about what needs no room by bands.
+            return len(terms_of(answer.granted, 0)) <= TERMS_MAX
         room = reservations.make_room(request, self._may_change)
         if room is None:
             return False
@@ -366,7 +384,6 @@ class BandedContracts:
         operations: list[Operation],
     ) -> None:
         """End contracts, and tell their subscribers once that is durable."""
-        count = 0
         for number in numbers:
             record = self._context.registry.subscriptions[number].record
             operations.append(Unsubscribed(subscription_id=number))
@@ -379,8 +396,6 @@ class BandedContracts:
                 f"{best_priority(request.qos)} needed its room",
             )
             applied.tables.append(partial(self._notices.push, record.subscriber, notice))
-            count += 1
-        self._context.note("contracts_preempted", count=count, room_for=request.subscription_id)
 
     # Changes in place.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gridstat.broker.requests.banded_contracts import BandedContracts
 from gridstat.broker.settings import AccessSettings, BandSettings, BrokerSettings
 from gridstat.console.cli.explain import explained_subscription
 from gridstat.model.band_law import BandPolicy
@@ -20,6 +21,8 @@ from gridstat.net.command.endpoint_messages import (
     ContractChanged,
     GrantedOutcome,
     RefusedOutcome,
+    Subscribe,
+    SubscriptionRequest,
     Unpublished,
     Unsubscribe,
 )
@@ -31,6 +34,8 @@ from tests.unit.broker.conversation import Conversation
 from tests.unit.broker.stand_ins import CENTRE, CLOUD, PMU, subscribe
 
 if TYPE_CHECKING:
+    from gridstat.broker.capacity.allocation import AllocationRequest
+    from gridstat.model.access_rules import AccessRule
     from gridstat.net.command.endpoint_messages import Outcome
 
 IN, OUT = f"{CLOUD}/e0", f"{CLOUD}/e2"
@@ -40,7 +45,11 @@ HOLD_NS = BandSettings().raise_after_ns
 
 
 def one_channel(
-    events_per_s: int, policy: BandPolicy = BandPolicy.BANDS, *, may_preempt: bool = False
+    events_per_s: int,
+    policy: BandPolicy = BandPolicy.BANDS,
+    *,
+    may_preempt: bool = False,
+    rules: tuple[AccessRule, ...] = (),
 ) -> Conversation:
     """A publisher of 40 variables and a subscriber, with one channel between their edges."""
     routers = [Router(name, RouterRole.EDGE) for name in (IN, OUT)]
@@ -52,7 +61,8 @@ def one_channel(
     settings = BrokerSettings(
         CLOUD,
         bands=BandSettings(policy=policy),
-        access=AccessSettings(rules=(replace(OPEN_RULE, may_preempt=may_preempt),)),
+        access=AccessSettings(rules=rules or (replace(OPEN_RULE, may_preempt=may_preempt),)),
+        modes_defined=frozenset(range(1, 20)),
     )
     cloud = Conversation((routers, channels), settings=settings).start()
     cloud.attach(PMU, IN, data_port=0)
@@ -337,3 +347,56 @@ def test_a_failed_write_ends_nobody() -> None:
     assert isinstance(ask(cloud, 2, URGENT), RefusedOutcome)
     assert cloud.broker.snapshot()[2:] == before
     assert cloud.broker.reservations.allocator.contracts.keys() == {1, 2}
+
+
+def test_the_right_to_end_others_comes_from_the_rule_that_allows_the_contract() -> None:
+    """One rule lets it end others at low priorities, another one lets it have high ones."""
+    low = replace(OPEN_RULE, identifier="low", priority_best=5, may_preempt=True)
+    cloud = one_channel(60, BandPolicy.PREEMPT, rules=(OPEN_RULE, low))
+    ask(cloud, 0, LAST)
+    ask(cloud, 1, LAST)
+    assert isinstance(ask(cloud, 2, URGENT), RefusedOutcome)
+    assert everys(cloud) == {"v0": 2, "v1": 2}
+    assert isinstance(ask(cloud, 2, QosRequest(every=2, priority=5)), GrantedOutcome)
+    assert everys(cloud) == {"v0": 2, "v2": 2}
+
+
+def test_the_right_to_end_others_ends_with_the_bytes_of_its_rule() -> None:
+    few = replace(OPEN_RULE, identifier="few", reserved_bytes_per_s=5_000, may_preempt=True)
+    cloud = one_channel(60, BandPolicy.PREEMPT, rules=(OPEN_RULE, few))
+    ask(cloud, 0, LAST)
+    ask(cloud, 1, LAST)
+    assert isinstance(ask(cloud, 2, URGENT), RefusedOutcome)
+    assert everys(cloud) == {"v0": 2, "v1": 2}
+
+
+def test_a_request_with_too_many_qualities_ends_nobody() -> None:
+    cloud = one_channel(60, BandPolicy.PREEMPT, may_preempt=True)
+    ask(cloud, 0, LAST)
+    ask(cloud, 1, LAST)
+    modes = {mode: QosRequest(every=1 << mode, priority=1) for mode in range(17)}
+    wanted = Subscribe(subscriptions=(SubscriptionRequest(name=name(2), qos=ModalQos(modes)),))
+    (outcome,) = cloud.ask(CENTRE, OUT, wanted)
+    assert isinstance(outcome, RefusedOutcome)
+    assert everys(cloud) == {"v0": 2, "v1": 2}
+
+
+def test_nobody_is_ended_if_the_last_search_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trials may use up the time of a request's searches, of which the last one is short."""
+    cloud = one_channel(60, BandPolicy.PREEMPT, may_preempt=True)
+    ask(cloud, 0, QosRequest(every=2, every_worst=4, priority=6))
+    ask(cloud, 1, LAST)
+    charged = cloud.broker.reservations.resources.channel(1).bytes.value
+
+    def one_too_few(bands: BandedContracts, request: AllocationRequest) -> list[int]:
+        del bands, request
+        return [2]
+
+    monkeypatch.setattr(BandedContracts, "_to_end", one_too_few)
+    assert isinstance(ask(cloud, 2, URGENT), RefusedOutcome)
+    assert everys(cloud) == {"v0": 2, "v1": 2}
+    assert cloud.broker.reservations.resources.channel(1).bytes.value == charged
+    assert cloud.broker.reservations.allocator.contracts.keys() == {1, 2}
+    cloud.advance(NS_PER_S)
+    assert ordered(cloud) == {"v0": 2, "v1": 2}
+    assert not cloud.notices.get(CENTRE)
