@@ -30,11 +30,12 @@ from gridstat.broker.capacity.band_planning import (
     Member,
     Rates,
     Room,
+    Standing,
     at_every,
     cap_of_equal,
+    elements_of,
     every_of,
     limited_elements,
-    overloaded,
     rates_of,
     short_elements,
     split_of,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.capacity.latency_promises import Element
     from gridstat.broker.capacity.negotiation import Band, Quality
-    from gridstat.broker.capacity.resources import Claim, Resources
+    from gridstat.broker.capacity.resources import Claim, LoadChange, Resources
     from gridstat.model.qos import Qos
 
 LATENCY_HEADROOM: Final = Fraction(5, 4)
@@ -270,26 +271,29 @@ class Allocator:
     ) -> tuple[Adjusted, ...]:
         """Split anew what the contracts `below` their desired rate use, and return what changed.
 
-        A contract that cannot be raised after all, as its identity's share is used up, stays.
+        The split looks at their own channels and routers alone. A contract that cannot be raised
+        after all, as a limit elsewhere or its identity's share is used up, is not raised; one that
+        would load a hop elsewhere more when lowered stays as it is.
         """
         resources = self.resources
         paths = [path for number in below for path in self._contracts[number].paths]
         elements = limited_elements(resources, paths)
-        staying: set[int] = set()
+        not_raised: set[int] = set()
+        unchanged: set[int] = set()
         while True:
             members = [
                 each
-                if each.number not in staying and may_rise(each.number)
+                if each.number not in not_raised and may_rise(each.number)
                 else structs.replace(each, rates=_below_present(each))
                 for each in self._members(elements, may_change)
+                if each.number not in unchanged
             ]
             found = split_of(resources, members, elements)
             if found is None:
                 return ()
-            changed, stuck = self._adjust_all(found)
-            if not stuck:
+            changed = self._adjust_all(found, not_raised, unchanged)
+            if changed is not None:
                 return changed
-            staying.add(stuck)
 
     def elements_wanted(self, request: AllocationRequest) -> set[Element]:
         """Return the routers and channels of the best paths for a request, however full."""
@@ -350,21 +354,19 @@ class Allocator:
         self, trial: Trial, band: Band, quality: Quality, found: Mapping[int, int], why: str
     ) -> Room | None:
         """Lower contracts to these divisors, and grant the request at this quality, or neither."""
-        paths = [path for number in found for path in self._contracts[number].paths]
-        elements = limited_elements(self.resources, paths)
-        full = overloaded(self.resources, elements)
         number = trial.request.subscription_id
         text = f"room for subscription {number} with priority {_priority(quality)}"
-        lowered = tuple(
-            self._adjust(self._contracts[each], every, text)
-            for each, every in sorted(found.items())
-            if every > every_of(self._contracts[each].granted)
+        lowered, broken = self._lower(
+            [
+                (self._contracts[each], every)
+                for each, every in sorted(found.items())
+                if every > every_of(self._contracts[each].granted)
+            ],
+            text,
         )
-        plan = self._planner.plan(trial, quality)
-        if isinstance(plan, Plan) and overloaded(self.resources, elements) <= full:
-            return Room(self._grant(trial.request, band, plan, why), lowered)
+        plan = None if broken else self._planner.plan(trial, quality)
         if isinstance(plan, Plan):
-            self._planner.undo(plan)  # Divisors of one variable may load a hop more when lowered.
+            return Room(self._grant(trial.request, band, plan, why), lowered)
         self.revert_adjusted(lowered)
         return None
 
@@ -387,45 +389,82 @@ class Allocator:
                 found.append(Member(contract.request, contract.granted, contract.paths, rates))
         return found
 
-    def _adjust_all(self, everys: Mapping[int, int]) -> tuple[tuple[Adjusted, ...], int]:
-        """Lower and raise contracts to these divisors; or none, and the one that has no room."""
+    def _lower(
+        self, changes: Iterable[tuple[Allocation, int]], why: str
+    ) -> tuple[tuple[Adjusted, ...], set[int]]:
+        """Lower contracts to these divisors; return also those by which a limit is broken.
+
+        Divisors of one variable may load a hop more together when one of them is lowered.
+        """
+        changes = tuple(changes)
+        standing = Standing(self.resources, (before for before, _ in changes))
+        lowered = []
+        overfull: set[str] = set()
+        for before, every in changes:
+            after = at_every(before, every, why)
+            overfull.update(self._exchange(before, after).overfull_rows)
+            lowered.append(Adjusted(before, after))
+        broken = standing.broken()
+        blamed = {
+            before.subscription_id
+            for before, _ in changes
+            if before.request.variable.name in overfull
+            or not broken.isdisjoint(elements_of(before))
+        }
+        return tuple(lowered), blamed
+
+    def _adjust_all(
+        self, everys: Mapping[int, int], not_raised: set[int], unchanged: set[int]
+    ) -> tuple[Adjusted, ...] | None:
+        """Lower and raise contracts to these divisors.
+
+        Or change none, and add those that break a limit to `not_raised` or `unchanged`.
+        """
         changes = [
             (self._contracts[number], every)
             for number, every in sorted(everys.items())
             if every != every_of(self._contracts[number].granted)
         ]
-        # First those that give way.
-        changes.sort(key=lambda change: change[1] < every_of(change[0].granted))
-        done: list[Adjusted] = []
-        for before, every in changes:
-            done.append(self._adjust(before, every, SPLIT_ANEW))
-            if not done[-1].is_lower and self._is_too_much(done[-1]):
-                self.revert_adjusted(done)
-                return (), before.subscription_id
-        return tuple(done), 0
+        lower = [each for each in changes if each[1] > every_of(each[0].granted)]
+        lowered, broken = self._lower(lower, SPLIT_ANEW)
+        done = [*lowered]
+        for before, every in () if broken else changes:
+            if every > every_of(before.granted):
+                continue
+            after = at_every(before, every, SPLIT_ANEW)
+            done.append(Adjusted(before, after))
+            if not self._raise(before, after):
+                not_raised.add(before.subscription_id)
+                break
+        else:
+            if not broken:
+                return tuple(done)
+        unchanged.update(broken)
+        self.revert_adjusted(done)
+        return None
 
-    def _is_too_much(self, raised: Adjusted) -> bool:
-        """Return whether a limit is broken by a contract that was just raised."""
-        before, after = raised
-        self._withdraw(after)
-        claims = _claims(after)
-        touched = self.resources.take(claims)
-        broken = obstacles(self.resources, touched)
-        broken += self.shares.obstacles(
-            after.request, after.granted, after.paths, Replaced(before, is_held=False)
-        )
-        self.resources.give_back(claims)
-        self._hold(after)
-        return bool(broken)
+    def _raise(self, before: Allocation, after: Allocation) -> bool:
+        """Exchange a contract for one with a better rate; return whether that breaks no limit."""
+        resources = self.resources
+        congested = {
+            number: resources.channel(number).bytes.value
+            for path in before.paths
+            for number in path.channel_ids
+            if resources.channel(number).is_back_pressured
+        }
+        late = set(resources.promises.late())
+        self._withdraw(before)
+        broken = [
+            *self.shares.obstacles(
+                after.request, after.granted, after.paths, Replaced(before, is_held=False)
+            )
+        ]
+        broken += obstacles(resources, self._hold(after), back_pressured=congested)
+        return not broken and late.issuperset(resources.promises.late())
 
-    def _adjust(self, before: Allocation, every: int, why: str) -> Adjusted:
-        after = at_every(before, every, why)
-        self._exchange(before, after)
-        return Adjusted(before, after)
-
-    def _exchange(self, held: Allocation, other: Allocation) -> None:
+    def _exchange(self, held: Allocation, other: Allocation) -> LoadChange:
         self._withdraw(held)
-        self._hold(other)
+        return self._hold(other)
 
     # Negotiation.
 
@@ -647,9 +686,10 @@ class Allocator:
                 promised_us(contract.request.variable, contract.granted, index),
             )
 
-    def _hold(self, contract: Allocation) -> None:
-        self.resources.take(_claims(contract))
+    def _hold(self, contract: Allocation) -> LoadChange:
+        touched = self.resources.take(_claims(contract))
         self._register(contract)
+        return touched
 
     def _withdraw(self, contract: Allocation) -> None:
         self.version += 1

@@ -126,14 +126,50 @@ def limited_elements(resources: Resources, paths: Iterable[AllocatedPath]) -> se
     return found
 
 
-def overloaded(resources: Resources, elements: Iterable[Element]) -> set[Element]:
-    return {
-        element
-        for element in elements
-        if (
-            resources.router(element) if isinstance(element, str) else resources.channel(element)
-        ).is_overloaded
-    }
+class Standing:
+    """What is over its limits on some paths before contracts on them are changed."""
+
+    def __init__(self, resources: Resources, contracts: Iterable[Allocation]) -> None:
+        self._resources = resources
+        self._elements = {each for found in contracts for each in elements_of(found)}
+        self._full = self._full_now()
+        self._late = set(resources.promises.late())
+
+    def broken(self) -> set[Element]:
+        """Return the elements of the contracts that are further over a limit than before.
+
+        All elements of a path are returned that has become late, whosever it is.
+        """
+        found = {key[0] for key, over in self._full_now().items() if over > self._full.get(key, 0)}
+        promises = self._resources.promises
+        for key in set(promises.late()) - self._late:
+            found.update(promises.elements(key))
+        return found
+
+    def _full_now(self) -> dict[tuple[Element, str], Fraction | int]:
+        """Return by how much the elements are over their limits."""
+        found: dict[tuple[Element, str], Fraction | int] = {}
+        for element in self._elements:
+            if isinstance(element, str):
+                account = self._resources.router(element)
+                if account.is_overloaded:
+                    found[element, "events"] = account.shortfall()
+                continue
+            hop = self._resources.channel(element)
+            if hop.is_overloaded:
+                found[element, "bytes"] = hop.shortfall()
+            if hop.overflows_queue:
+                found[element, "queue"] = hop.burst.events
+        return found
+
+
+def elements_of(contract: Allocation) -> set[Element]:
+    """Return the routers and channels of a contract."""
+    found: set[Element] = set()
+    for path in contract.paths:
+        found.update(path.routers)
+        found.update(path.channel_ids)
+    return found
 
 
 def at_every(before: Allocation, every: int, why: str) -> Allocation:
