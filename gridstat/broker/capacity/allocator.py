@@ -99,7 +99,7 @@ class Allocator:
         self._contracts: dict[int, Allocation] = {}
         self.retiring = RetiringClaims(resources)
         self.version = 0
-        """Grows with every contract that is held or given up."""
+        """Grows with every contract that is held or given up, and with all load that ends."""
         self.avoided_routers = AvoidedRouters()
 
     def begin_turn(self) -> None:
@@ -165,7 +165,8 @@ class Allocator:
         With generations only the claims that those retire are released; the routers may still hold
         the others.
         """
-        self.retiring.release(subscription_id, *generations)
+        if self.retiring.release(subscription_id, *generations):
+            self.version += 1
 
     def revert_change(self, contract: Allocation, generation: int) -> None:
         """Revert a change to this generation that failed: hold the contract from before again."""
@@ -750,13 +751,18 @@ class RetiringClaims:
         if claims is not None:
             found.setdefault(generation, []).extend(claims)
 
-    def release(self, subscription_id: int, *generations: int) -> None:
-        """Release the claims that these generations retire, or all claims if none is given."""
+    def release(self, subscription_id: int, *generations: int) -> bool:
+        """Release the claims that these generations retire, or all claims if none is given.
+
+        Return whether there were any.
+        """
         found = self._claims.get(subscription_id, {})
+        before = len(found)
         for generation in generations or tuple(found):
             self._resources.give_back(found.pop(generation, ()))
         if not found:
             self._claims.pop(subscription_id, None)
+        return len(found) < before
 
     def of(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
         """Return the retiring claims of a contract, by generation."""

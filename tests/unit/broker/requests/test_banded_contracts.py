@@ -200,6 +200,27 @@ def test_nobody_is_raised_before_the_hold_down() -> None:
     assert everys(cloud) == {"v0": 1}
 
 
+def test_room_that_a_replaced_path_leaves_raises_the_lowered() -> None:
+    """The path before a change is charged until routers have torn it down, and nobody knows when."""
+    cloud = one_channel(45)
+    ask(cloud, 0, QosRequest(every=2, every_worst=60))
+    urgent = ask(cloud, 1, QosRequest(every=2, priority=1))
+    assert isinstance(urgent, GrantedOutcome)
+    assert everys(cloud) == {"v0": 4, "v1": 2}
+    cloud.advance(2 * HOLD_NS)
+    cloud.routers[IN].is_silent = True
+    less = ModalQos({0: QosRequest(every=4, priority=1)})
+    change = ChangeSubscription(subscription_id=urgent.subscription_id, qos=less)
+    cloud.send(CENTRE, OUT, change)
+    cloud.advance(2 * HOLD_NS)
+    assert everys(cloud) == {"v0": 4, "v1": 4}
+    cloud.routers[IN].is_silent = False
+    cloud.confirm(IN)
+    cloud.advance(2 * HOLD_NS)
+    assert everys(cloud) == {"v0": 2, "v1": 4}
+    assert ordered(cloud) == everys(cloud)
+
+
 def test_a_subscriber_that_comes_and_goes_moves_others_ever_more_rarely() -> None:
     cloud = one_channel(60)
     ask(cloud, 0)
