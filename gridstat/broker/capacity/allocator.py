@@ -35,6 +35,7 @@ from gridstat.broker.capacity.band_planning import (
     cap_of_equal,
     elements_of,
     every_of,
+    is_below,
     limited_elements,
     rates_of,
     short_elements,
@@ -97,6 +98,8 @@ class Allocator:
         self.shares = IdentityShares(resources)
         self._planner = Planner(resources, self.shares, clock, budget_s)
         self._contracts: dict[int, Allocation] = {}
+        self.below: set[int] = set()
+        """Contracts that have less than the rate that they desire."""
         self.retiring = RetiringClaims(resources)
         self.version = 0
         """Grows with every contract that is held or given up, and with all load that ends."""
@@ -678,6 +681,8 @@ class Allocator:
         subscription_id = contract.request.subscription_id
         self.version += 1
         self._contracts[subscription_id] = contract
+        if is_below(contract):
+            self.below.add(subscription_id)
         self.shares.add(contract)
         for index, path in enumerate(contract.paths):
             self.resources.promises.make(
@@ -694,6 +699,7 @@ class Allocator:
 
     def _withdraw(self, contract: Allocation) -> None:
         self.version += 1
+        self.below.discard(contract.subscription_id)
         for index in range(len(contract.paths)):
             self.resources.promises.end(PathKey(contract.subscription_id, index))
         self.shares.remove(contract)

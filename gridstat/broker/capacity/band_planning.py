@@ -96,6 +96,15 @@ def rates_of(request: AllocationRequest) -> Rates | None:
     return Rates(best, max(best, carried_every(every_of(band.worst), period)))
 
 
+def is_below(contract: Allocation) -> bool:
+    """Return whether a contract has less than the rate that it desires."""
+    request = contract.request
+    if set(request.qos.modes) != {BASELINE_MODE} or every_of(contract.granted) == 1:
+        return False
+    rates = rates_of(request)
+    return rates is not None and every_of(contract.granted) > rates.best
+
+
 def cap_of_equal(member: Member, events_per_s: Fraction, every: int, rate: Fraction) -> Rates:
     """Return the band of a contract that gives way to an equal: to the rate of that one at most."""
     own = every_of(member.quality)

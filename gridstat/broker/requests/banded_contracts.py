@@ -12,12 +12,13 @@ A segment of a contract between clouds is a request like any other, with one div
 are held are lowered by the owners of their contracts, which are asked to
 (`requests/room_requests.py`); the request waits for them. Only contracts of this cloud are ended.
 
-A contract that is below its desired rate is listed in `_below`. BANDS_TIMER splits anew what these
-contracts use, whenever a contract has come or gone since. A contract that was lowered is raised
-after a hold-down, which doubles each time that it is lowered soon after it was raised.
+The allocator lists the contracts below their desired rate, whatever the reason. While there is one,
+BANDS_TIMER splits anew what they use, if a contract has come or gone since. A contract that was
+lowered is raised after a hold-down, which doubles each time that it is lowered soon after it was
+raised.
 
 Failed write: all contracts stay as they were, and the request is refused as any other. Restart: the
-journal has the rates; `resume` lists what is below, and all hold-downs begin anew.
+journal has the rates, and all hold-downs begin anew.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from msgspec import structs
 
 from gridstat.broker.capacity.allocation import Allocation, Refusal
 from gridstat.broker.capacity.allocator import UNASSIGNED
-from gridstat.broker.capacity.band_planning import every_of, rates_of
+from gridstat.broker.capacity.band_planning import every_of, is_below, rates_of
 from gridstat.broker.effects.contract_effects import RETIRING_MAX
 from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.permissions import best_priority
@@ -83,7 +84,7 @@ class _Hold:
 
 
 class BandedContracts:
-    """`_below` has every contract below its desired rate that may be raised, and perhaps others."""
+    """Lowers, raises and ends contracts of one cloud by their bands."""
 
     def __init__(
         self,
@@ -100,7 +101,6 @@ class BandedContracts:
         self._notices = notices
         self._moves = moves
         self._contract_notices = contract_notices
-        self._below: set[int] = set()
         self._holds: dict[int, _Hold] = {}
         self._seen: tuple[int, int] | None = None
         """Versions of contracts and topology that the last split has seen, if nobody was held."""
@@ -109,14 +109,11 @@ class BandedContracts:
     def capability(self) -> LeafCapability:
         """Register what raises lowered contracts when room has returned."""
         return LeafCapability(
-            name="bands", resume=self.resume, timers={BANDS_TIMER: self.split_anew}
+            name="bands",
+            resume=self._set_timer,
+            timers={BANDS_TIMER: self.split_anew},
+            turn_ended=self._set_timer,
         )
-
-    def resume(self) -> None:
-        """List, after a start, the contracts below their desired rate."""
-        allocator = self._context.reservations.allocator
-        self._below = {number for number, held in allocator.contracts.items() if _is_below(held)}
-        self._set_timer()
 
     # Requests.
 
@@ -163,9 +160,7 @@ class BandedContracts:
             reservations.allocator.revert_adjusted(room.lowered)
             room = None
         if room is None:
-            again = reservations.allocate(request) if isinstance(answer, Allocation) else answer
-            self._note_below(again)
-            return again
+            return reservations.allocate(request) if isinstance(answer, Allocation) else answer
         self._lower(room, applied, operations)
         return room.contract
 
@@ -186,9 +181,7 @@ class BandedContracts:
             reservations.allocator.revert_adjusted(room.lowered)
             room = None
         if room is None:
-            again = reservations.change(request) if isinstance(answer, Allocation) else answer
-            self._note_below(again)
-            return again
+            return reservations.change(request) if isinstance(answer, Allocation) else answer
         self._lower(room, applied, operations)
         return room.contract
 
@@ -296,17 +289,11 @@ class BandedContracts:
         self, room: Room, applied: Applied, operations: list[Operation], *, contract: str = ""
     ) -> None:
         """Lower contracts for one of this cloud, or for a segment of `contract`."""
-        self._note_below(room.contract)
         number = room.contract.subscription_id
         cause = (0, contract) if contract else (number, "")
         self._adjust(room.lowered, applied, operations, cause=cause)
         if room.lowered:
             self._context.note("contracts_lowered", count=len(room.lowered), room_for=number)
-
-    def _note_below(self, answer: Allocation | Refusal) -> None:
-        if isinstance(answer, Allocation) and _is_below(answer):
-            self._below.add(answer.subscription_id)
-            self._set_timer()
 
     # Pre-emption.
 
@@ -416,17 +403,16 @@ class BandedContracts:
             number = each.after.subscription_id
             old = self._context.registry.subscriptions[number].record
             number_for, contract_for = cause or (old.lowered_for, old.lowered_for_contract)
-            is_below = _is_below(each.after)
+            is_lowered = is_below(each.after)
             new = structs.replace(
                 renewed(old, each.after),
-                lowered_for=number_for if is_below else 0,
-                lowered_for_contract=contract_for if is_below else "",
+                lowered_for=number_for if is_lowered else 0,
+                lowered_for_contract=contract_for if is_lowered else "",
             )
             operations.append(Moved(subscription=new, until_retired=True, in_place=True))
             self._context.effects.apply(operations[-1], applied)
             applied.tables.append(partial(self._follow, old, new))
             self._hold(number, is_lower=each.is_lower)
-            self._note_below(each.after)
 
     def _follow(self, old: Subscribed, new: Subscribed) -> None:
         self._moves.follow(old, new, partial(self._confirmed, new))
@@ -444,7 +430,7 @@ class BandedContracts:
         self._forget_ended()
         allocator = self._context.reservations.allocator
         seen = allocator.version, allocator.resources.topology_version
-        below = [number for number in sorted(self._below) if self._may_change(number)]
+        below = [number for number in sorted(allocator.below) if self._may_change(number)]
         if below and seen != self._seen:
             adjusted = allocator.rebalance(
                 below, may_change=self._may_change, may_rise=self._may_rise
@@ -456,18 +442,12 @@ class BandedContracts:
                 raised = sum(not each.is_lower for each in adjusted)
                 self._context.note("contracts_raised", count=raised, of=len(adjusted))
                 self._context.commit_applied(applied, operations, no_op, ignore_failure)
-            is_held = any(not self._may_rise(number) for number in self._below)
+            is_held = any(not self._may_rise(number) for number in allocator.below)
             seen = allocator.version, allocator.resources.topology_version
-            self._seen = None if is_held or len(below) < len(self._below) else seen
-        self._set_timer()
+            self._seen = None if is_held or len(below) < len(allocator.below) else seen
 
     def _forget_ended(self) -> None:
         contracts = self._context.reservations.allocator.contracts
-        self._below = {
-            number
-            for number in self._below
-            if (held := contracts.get(number)) is not None and _is_below(held)
-        }
         now_ns = self._context.now_ns
         self._holds = {
             number: held
@@ -493,15 +473,12 @@ class BandedContracts:
         self._holds[number] = _Hold(now_ns, hold_ns)
 
     def _set_timer(self) -> None:
-        is_wanted = self._context.settings.bands.policy is not BandPolicy.FIRST_COME
-        if self._below and is_wanted and not self._is_timer_set:
+        """Look again later while a contract has less than it desires."""
+        if self._is_timer_set or not self._context.reservations.allocator.below:
+            return
+        if self._context.settings.bands.policy is not BandPolicy.FIRST_COME:
             self._is_timer_set = True
             self._context.set_timer(BANDS_TIMER, self._context.settings.bands.raise_after_ns)
-
-
-def _is_below(held: Allocation) -> bool:
-    rates = rates_of(held.request)
-    return rates is not None and every_of(held.granted) > rates.best
 
 
 def _is_better(room: Room, answer: Allocation | Refusal) -> bool:

@@ -17,6 +17,7 @@ from gridstat.model.identifiers import ChannelId
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.net.command.endpoint_messages import (
+    ChangePublication,
     ChangeSubscription,
     ContractChanged,
     GrantedOutcome,
@@ -201,7 +202,7 @@ def test_nobody_is_raised_before_the_hold_down() -> None:
 
 
 def test_room_that_a_replaced_path_leaves_raises_the_lowered() -> None:
-    """The path before a change is charged until routers have torn it down, and nobody knows when."""
+    """The path before a change is charged until the routers have torn it down."""
     cloud = one_channel(45)
     ask(cloud, 0, QosRequest(every=2, every_worst=60))
     urgent = ask(cloud, 1, QosRequest(every=2, priority=1))
@@ -219,6 +220,24 @@ def test_room_that_a_replaced_path_leaves_raises_the_lowered() -> None:
     cloud.advance(2 * HOLD_NS)
     assert everys(cloud) == {"v0": 2, "v1": 4}
     assert ordered(cloud) == everys(cloud)
+
+
+def test_who_is_lowered_by_a_change_of_period_is_raised_when_room_returns() -> None:
+    """Not every decision that gives less than desired is one about bands."""
+    cloud = one_channel(60)
+    slow = ChangePublication(name=name(0), period=Period(1, 30))
+    fast = ChangePublication(name=name(0), period=Period(1, 60))
+    cloud.ask(PMU, IN, slow)
+    cloud.advance(10 * NS_PER_S)
+    ask(cloud, 0)
+    other = ask(cloud, 1, QosRequest(every=2))
+    assert isinstance(other, GrantedOutcome)
+    cloud.ask(PMU, IN, fast)
+    cloud.advance(10 * NS_PER_S)
+    assert everys(cloud) == {"v0": 2, "v1": 2}
+    cloud.ask(CENTRE, OUT, Unsubscribe(subscription_ids=(other.subscription_id,)))
+    cloud.advance(3 * HOLD_NS)
+    assert everys(cloud) == ordered(cloud) == {"v0": 1}
 
 
 def test_a_subscriber_that_comes_and_goes_moves_others_ever_more_rarely() -> None:
