@@ -45,7 +45,7 @@ from gridstat.broker.capacity.charges import check_rate
 from gridstat.broker.capacity.identity_shares import IdentityShares, Replaced
 from gridstat.broker.capacity.latency_promises import PathKey
 from gridstat.broker.capacity.negotiation import band_of, differences, replay_band
-from gridstat.broker.capacity.path_cache import SEARCH_BUDGET_S
+from gridstat.broker.capacity.path_cache import SEARCH_BUDGET_S, SPLITS_S
 from gridstat.broker.capacity.path_skew import promised_us
 from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
 from gridstat.broker.interning import same, same_quality
@@ -58,7 +58,7 @@ from gridstat.model.errors import (
 from gridstat.model.qos import BASELINE_MODE, demands_sealing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from gridstat.broker.capacity.latency_promises import Element
     from gridstat.broker.capacity.negotiation import Band, Quality
@@ -72,6 +72,14 @@ Without it the next subscription on the same path would make the contract late a
 """
 SPLIT_ANEW: Final = "it shares with others that have as much right"
 """Reason of a rate below the desired one after a split, for people."""
+CONSIDERED_MAX: Final = 1_024
+"""Contracts that may give way in one split; the others stay as they are."""
+LOOKED_AT_MAX: Final = 8_192
+"""Contracts on one channel or router among which those are chosen."""
+STEPS_PER_LOOK: Final = 4
+"""Steps of a path search that take as long as a look at one contract."""
+STEPS_PER_TRIAL: Final = 100
+"""Steps of a path search that take as long as the rest of a request for room."""
 UNASSIGNED: Final = -1
 """Generation of claims whose change is decided, but has no generation number yet."""
 
@@ -110,7 +118,7 @@ class Allocator:
         self._planner.begin_turn()
 
     def end_turn(self) -> int:
-        """Return how many nanoseconds the path searches took since `begin_turn`, by their steps."""
+        """Return the nanoseconds of searches and splits since `begin_turn`, by their steps."""
         return self._planner.end_turn()
 
     @property
@@ -250,8 +258,12 @@ class Allocator:
 
         They are lowered in place, within their bands, and their former claims are not charged
         beside: only so is there room. Return None, and change nothing, if that is not enough, or if
-        it is not a lack of room that prevents the desired quality.
+        it is not a lack of room that prevents the desired quality. The same holds if the turn has
+        no time left for splits.
         """
+        self._planner.begin()
+        if self._planner.splits.is_spent(STEPS_PER_TRIAL):
+            return None
         old = self._contracts.get(request.subscription_id)
         trial = self._trial(request, old)
         if (superseded := self._contracts.get(replaces)) is not None:
@@ -272,16 +284,23 @@ class Allocator:
         *,
         may_change: Callable[[int], bool],
         may_rise: Callable[[int], bool],
-    ) -> tuple[Adjusted, ...]:
+        considered_max: int = CONSIDERED_MAX,
+    ) -> tuple[Adjusted, ...] | None:
         """Split anew what the contracts `below` their desired rate use, and return what changed.
+
+        Return None, and change nothing, if that takes too long: try fewer contracts then.
 
         The split looks at their own channels and routers alone. A contract that cannot be raised
         after all, as a limit elsewhere or its identity's share is used up, is not raised; one that
         would load a hop elsewhere more when lowered stays as it is.
         """
         resources = self.resources
-        paths = [path for number in below for path in self._contracts[number].paths]
+        rising = frozenset(below)
+        paths = [path for number in rising for path in self._contracts[number].paths]
         elements = limited_elements(resources, paths)
+        self._planner.begin()
+        steps = self._planner.splits
+        among = self._members(elements, may_change, rising, considered_max)
         not_raised: set[int] = set()
         unchanged: set[int] = set()
         while True:
@@ -289,12 +308,12 @@ class Allocator:
                 each
                 if each.number not in not_raised and may_rise(each.number)
                 else structs.replace(each, rates=_below_present(each))
-                for each in self._members(elements, may_change)
+                for each in among
                 if each.number not in unchanged
             ]
-            found = split_of(resources, members, elements)
+            found = split_of(resources, members, elements, steps)
             if found is None:
-                return ()
+                return None if steps.was_spent else ()
             changed = self._adjust_all(found, not_raised, unchanged)
             if changed is not None:
                 return changed
@@ -323,7 +342,6 @@ class Allocator:
         refusing = self.avoided_routers.of(request.variable.variable_id)
         trial = structs.replace(trial, excluded_routers=trial.excluded_routers | refusing)
         band = band_of(request.qos, request.variable.period)
-        self._planner.begin()
         ideal = self._planner.ideal(trial, band.levels_of(0))
         if ideal is None:
             return None
@@ -334,13 +352,13 @@ class Allocator:
         priority = _priority(plan.quality)
         members = [
             structs.replace(each, rates=self._below_present(each, request, priority))
-            for each in self._members(elements, may_lower)
-            if _priority(each.quality) >= priority
+            for each in self._members(elements, may_lower, priority=priority)
         ]
         if request.is_segment:
             rates = Rates(rates.best, rates.best)
         newcomer = Member(request, plan.quality, plan.paths, rates, is_new=True)
-        found = split_of(self.resources, [*members, newcomer], elements)
+        steps = self._planner.splits
+        found = split_of(self.resources, [*members, newcomer], elements, steps)
         if found is None:
             return None
         every = found.pop(request.subscription_id)
@@ -374,24 +392,58 @@ class Allocator:
         self.revert_adjusted(lowered)
         return None
 
-    def _members(
-        self, elements: Iterable[Element], may_change: Callable[[int], bool]
-    ) -> list[Member]:
-        """Return the contracts over some elements that have a band and may be changed."""
-        numbers = {
+    def over(self, elements: Iterable[Element]) -> set[int]:
+        """Return contracts over some elements, of each element `LOOKED_AT_MAX` at most."""
+        found = {
             key.subscription_id
             for element in elements
-            for key in self.resources.promises.over(element)
+            for key in self.resources.promises.some_over(element, LOOKED_AT_MAX)
         }
+        self._planner.splits.is_spent(STEPS_PER_LOOK * len(found))
+        return found
+
+    @property
+    def has_time_for_trials(self) -> bool:
+        """True if the turn has half of its time for splits left; the last trial needs the rest."""
+        return self._planner.splits.left_s() > SPLITS_S / 2
+
+    def _members(
+        self,
+        elements: Iterable[Element],
+        may_change: Callable[[int], bool],
+        rising: Collection[int] = frozenset(),
+        most: int = CONSIDERED_MAX,
+        *,
+        priority: int = 0,
+    ) -> list[Member]:
+        """Return contracts over some elements that have a band and may be changed.
+
+        Their priority is this one or a lower one. If there are too many, those that are to rise
+        come first, and then those of the lowest priorities that have most.
+        """
         found = []
-        for number in sorted(numbers):
+        for number in sorted(self.over(elements)):
             contract = self._contracts.get(number)
             if contract is None or set(contract.granted) != {BASELINE_MODE}:
+                continue
+            if _priority(contract.granted) < priority:
                 continue
             rates = rates_of(contract.request)
             if rates is not None and rates.best < rates.worst and may_change(number):
                 found.append(Member(contract.request, contract.granted, contract.paths, rates))
+        if len(found) > most:
+            found.sort(key=lambda each: self._order(each, rising))
+            found = sorted(found[:most], key=lambda each: each.number)
         return found
+
+    def _order(self, member: Member, rising: Collection[int]) -> tuple[bool, int, Fraction, int]:
+        """Return the order in which contracts take part in a split of too many."""
+        priority = _priority(member.quality)
+        cost = self.resources.stream_cost(member.request.variable)
+        rate = cost.price.event_rate / every_of(member.quality)
+        if member.number in rising:
+            return False, priority, rate, member.number
+        return True, -priority, -rate, member.number
 
     def _lower(
         self, changes: Iterable[tuple[Allocation, int]], why: str

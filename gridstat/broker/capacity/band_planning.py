@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.allocation import Allocation
     from gridstat.broker.capacity.latency_promises import Element
     from gridstat.broker.capacity.resources import Resources
+    from gridstat.model.band_law import Steps
 
 
 class Adjusted(NamedTuple):
@@ -200,13 +201,16 @@ def _is_about_rate(text: str) -> bool:
 
 
 def split_of(
-    resources: Resources, members: Sequence[Member], elements: Collection[Element]
+    resources: Resources, members: Sequence[Member], elements: Collection[Element], steps: Steps
 ) -> dict[int, int] | None:
-    """Return the divisors of all members by which the elements suffice, or None."""
+    """Return the divisors of all members by which the elements suffice, or None.
+
+    Return None also if the budget of steps does not suffice for the split.
+    """
     form = _Form(resources, elements)
     contracts = [form.contract_of(each) for each in members]
     carriages = form.carriages()
-    return split(contracts, carriages, form.free)
+    return split(contracts, carriages, form.free, steps)
 
 
 class _Form:

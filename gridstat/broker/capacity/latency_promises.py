@@ -8,10 +8,11 @@ become late are returned, and the request that caused the change is then refused
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 Element: TypeAlias = int | str
 """A channel's number or a router's name."""
@@ -94,6 +95,10 @@ class LatencyPromises:
     def late(self) -> list[PathKey]:
         """Return the paths predicted to be late, which happens when a capacity is reduced."""
         return sorted(self._late)
+
+    def some_over(self, element: Element, most: int) -> Iterator[PathKey]:
+        """Yield at most so many paths over a channel or router, first those held for longest."""
+        return islice(self._over.get(element, ()), most)
 
     def __len__(self) -> int:
         return len(self._promises)

@@ -23,6 +23,7 @@ journal has the rates, and all hold-downs begin anew.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec import structs
 
 from gridstat.broker.capacity.allocation import Allocation, Refusal
-from gridstat.broker.capacity.allocator import UNASSIGNED
+from gridstat.broker.capacity.allocator import CONSIDERED_MAX, UNASSIGNED
 from gridstat.broker.capacity.band_planning import every_of, is_below, rates_of
 from gridstat.broker.effects.contract_effects import RETIRING_MAX
 from gridstat.broker.leaf_capability import LeafCapability
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
 BANDS_TIMER: Final = "bands"
 PREEMPTED_MAX: Final = 256
 """Contracts that are examined for one request that may end others."""
+CONSIDERED_MIN: Final = 16
+"""Contracts that a split by the timer considers at least."""
 FLAPS_WITHIN: Final = 4
 """Hold-downs within which a contract that is lowered again counts as flapping."""
 
@@ -105,6 +108,9 @@ class BandedContracts:
         self._seen: tuple[int, int] | None = None
         """Versions of contracts and topology that the last split has seen, if nobody was held."""
         self._is_timer_set = False
+        self._considered_max = CONSIDERED_MAX
+        """Contracts that the next split by the timer considers; fewer after one took too long."""
+        self._raised_last = (0, 0)
 
     def capability(self) -> LeafCapability:
         """Register what raises lowered contracts when room has returned."""
@@ -318,12 +324,15 @@ class BandedContracts:
             released[number] = reservations.allocator.release(number), retiring
 
         fits = False
+        allocator = reservations.allocator
         for number in self._below_priority(request):
             release(number)
             fits = self._would_fit(request)
-            if fits:
+            if fits or not allocator.has_time_for_trials:
                 break
         for number in [*reversed(released)][1:] if fits else ():
+            if not allocator.has_time_for_trials:
+                break
             reservations.restore_released(*released.pop(number))
             if not self._would_fit(request):
                 release(number)
@@ -336,14 +345,9 @@ class BandedContracts:
         allocator = self._context.reservations.allocator
         elements = allocator.elements_wanted(request)
         own = best_priority(request.qos)
-        numbers = {
-            key.subscription_id
-            for element in elements
-            for key in allocator.resources.promises.over(element)
-        }
         lower = [
             (-min(qos.priority for qos in allocator.contract(number).granted.values()), -number)
-            for number in numbers
+            for number in allocator.over(elements)
             if self._may_change(number)
         ]
         return [-number for priority, number in sorted(lower) if -priority > own][:PREEMPTED_MAX]
@@ -431,20 +435,41 @@ class BandedContracts:
         allocator = self._context.reservations.allocator
         seen = allocator.version, allocator.resources.topology_version
         below = [number for number in sorted(allocator.below) if self._may_change(number)]
-        if below and seen != self._seen:
-            adjusted = allocator.rebalance(
-                below, may_change=self._may_change, may_rise=self._may_rise
-            )
-            if adjusted:
-                applied = Applied()
-                operations: list[Operation] = []
-                self._adjust(adjusted, applied, operations)
-                raised = sum(not each.is_lower for each in adjusted)
-                self._context.note("contracts_raised", count=raised, of=len(adjusted))
-                self._context.commit_applied(applied, operations, no_op, ignore_failure)
-            is_held = any(not self._may_rise(number) for number in allocator.below)
-            seen = allocator.version, allocator.resources.topology_version
-            self._seen = None if is_held or len(below) < len(allocator.below) else seen
+        if not below or seen == self._seen:
+            return
+        some = self._next_of(below)
+        is_whole = len(some) == len(allocator.below)
+        adjusted = allocator.rebalance(
+            some,
+            may_change=self._may_change,
+            may_rise=self._may_rise,
+            considered_max=self._considered_max,
+        )
+        is_too_much = adjusted is None
+        if adjusted:
+            applied = Applied()
+            operations: list[Operation] = []
+            self._adjust(adjusted, applied, operations)
+            raised = sum(not each.is_lower for each in adjusted)
+            self._context.note("contracts_raised", count=raised, of=len(adjusted))
+            self._context.commit_applied(applied, operations, no_op, ignore_failure)
+        more = self._considered_max // 2 if is_too_much else 2 * self._considered_max
+        self._considered_max = min(max(more, CONSIDERED_MIN), CONSIDERED_MAX)
+        is_held = any(not self._may_rise(number) for number in allocator.below)
+        seen = allocator.version, allocator.resources.topology_version
+        self._seen = seen if is_whole and not is_held and not is_too_much else None
+
+    def _next_of(self, below: list[int]) -> list[int]:
+        """Return the contracts that are raised next, in turn by priority if there are many."""
+        most = self._considered_max // 2
+        if len(below) <= most:
+            return below
+        contracts = self._context.reservations.allocator.contracts
+        some = sorted((best_priority(contracts[number].request.qos), number) for number in below)
+        begin = bisect_right(some, self._raised_last)
+        some = [*some[begin:], *some[:begin]][:most]
+        self._raised_last = some[-1]
+        return [number for _, number in some]
 
     def _forget_ended(self) -> None:
         contracts = self._context.reservations.allocator.contracts

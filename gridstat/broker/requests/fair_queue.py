@@ -22,7 +22,7 @@ the queue of its end-point:
   point that has nothing else waiting is under way (`served`, until `ended`), an end-point with more
   waiting has one request under way at a time, so that the first one does not share processors with
   a whole storm. This holds for `HOLD_NS` at most, and not between end-points that all have many.
-- `searched` charges what the path searches of a request took to its end-point. Most take less than
+- `searched` charges what the path searches and splits of a request took. Most take less than
   `SEARCH_FREE_NS`. One that has used more than `SEARCH_BURST_NS` leaves the round, also with its
   slices, until its part of the broker's time, one in `SEARCH_PARTS`, has made up for it.
 

@@ -10,10 +10,11 @@ import pytest
 from gridstat.broker.capacity.allocation import Allocation
 from gridstat.broker.capacity.allocator import Allocator
 from gridstat.broker.capacity.band_planning import every_of
+from gridstat.broker.capacity.path_cache import SPLITS_S
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.qos import QosRequest
-from gridstat.model.rate_law import MODAL_DIVISORS_MAX
+from gridstat.model.rate_law import MODAL_DIVISORS_MAX, NS_PER_S
 from tests.unit.broker.clouds import EVENT_BYTES, LINE, ask, cloud, grant, variable, wide_enough
 
 if TYPE_CHECKING:
@@ -242,3 +243,75 @@ def test_who_is_lowered_gets_no_divisor_that_a_row_has_no_place_for() -> None:
     request = ask(101, variable(2, 60), ("a", "b"), QosRequest(every=2, priority=1))
     assert allocator.make_room(request, anybody) is None
     assert every_of(allocator.contract(100).granted) == 1
+
+
+def narrow_cloud(count: int) -> Allocator:
+    """A full channel of so many contracts that may be lowered."""
+    allocator = channel_of(15 * count)
+    for number in range(1, count + 1):
+        qos = QosRequest(every=4, every_worst=60)
+        grant(allocator, ask(number, variable(number, 60), ("a", "b"), qos))
+    return allocator
+
+
+def spend_the_splits(allocator: Allocator) -> int:
+    """Ask for room until a turn has no time left for it; return how often there was room."""
+    for number in range(1_000, 10_000):
+        if (
+            allocator.make_room(ask(number, variable(number, 60), ("a", "b"), WIDE), anybody)
+            is None
+        ):
+            return number - 1_000
+        allocator.release(number)
+    raise AssertionError("the splits have no bound")
+
+
+def test_the_splits_of_a_turn_have_a_budget_and_are_charged() -> None:
+    allocator = narrow_cloud(100)
+    allocator.begin_turn()
+    assert 2 < spend_the_splits(allocator) < 100
+    assert allocator.end_turn() >= SPLITS_S * NS_PER_S
+    request = ask(101, variable(101, 60), ("a", "b"), WIDE)
+    assert allocator.make_room(request, anybody) is not None, "the next request has its own"
+
+
+def test_the_searches_of_a_turn_go_on_when_its_time_for_splits_is_spent() -> None:
+    allocator = narrow_cloud(10)
+    allocator.begin_turn()
+    spend_the_splits(allocator)
+    assert isinstance(allocator.allocate(ask(11, variable(11, 60), ("b", "c"))), Allocation)
+
+
+def test_a_split_considers_so_many_contracts_at_most_first_those_that_are_to_rise() -> None:
+    allocator = narrow_cloud(8)
+    grant(allocator, ask(9, variable(9, 60), ("b", "c"), QosRequest(every=60, every_worst=90)))
+    allocator.release(3)
+    asked: list[int] = []
+
+    def may_rise(number: int) -> bool:
+        asked.append(number)
+        return True
+
+    grant(allocator, ask(10, variable(10, 60), ("a", "b"), QosRequest(every=4, every_worst=60)))
+    allocator.release(5)
+    low = ask(11, variable(11, 60), ("a", "b"), QosRequest(every=2, every_worst=60, priority=6))
+    grant(allocator, low)
+    assert everys(allocator)[11] == 4
+    allocator.release(1)
+    allocator.rebalance([11], may_change=anybody, may_rise=may_rise, considered_max=3)
+    assert asked == [2, 4, 11]
+    assert everys(allocator)[11] == 2
+
+
+def test_a_split_by_the_timer_that_takes_too_long_changes_nothing() -> None:
+    allocator = narrow_cloud(40)
+    allocator.release(1)
+    wide = ask(41, variable(41, 60), ("a", "b"), WIDE)
+    grant(allocator, wide)
+    allocator.begin_turn()
+    spend_the_splits(allocator)
+    before = everys(allocator)
+    assert allocator.rebalance([41], may_change=anybody, may_rise=anybody) is None
+    assert everys(allocator) == before
+    allocator.end_turn()
+    assert allocator.rebalance([41], may_change=anybody, may_rise=anybody) is not None

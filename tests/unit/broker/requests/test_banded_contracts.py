@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import Outcome
 
 IN, OUT = f"{CLOUD}/e0", f"{CLOUD}/e2"
+OTHER = f"{CLOUD}/desk"
 WIDE = QosRequest(every_worst=60)
 URGENT = QosRequest(priority=1)
 HOLD_NS = BandSettings().raise_after_ns
@@ -320,6 +321,32 @@ def explained(cloud: Conversation, number: int) -> dict[str, Any]:
     cloud.tell(Received("operator/o", Explain(request_id=1, name=name(number))))
     (found,) = cloud.operator_answers[-1].facts["subscriptions"]
     return dict(found)
+
+
+# Cost.
+
+
+def test_who_makes_others_give_way_again_and_again_waits_for_it() -> None:
+    """What the splits of its requests take is charged to its search time, and to nobody else's."""
+    cloud = one_channel(15 * 39)
+    cloud.attach(OTHER, OUT)
+    for number in range(39):
+        ask(cloud, number, QosRequest(every=4, every_worst=60))
+    wanted = subscribe(name(39), WIDE)
+    for _ in range(100):
+        last = cloud.send(CENTRE, OUT, wanted)
+        cloud.settle()
+        if (CENTRE, last) not in cloud.answers:
+            break
+        (outcome,) = cloud.answers[CENTRE, last]
+        assert isinstance(outcome, GrantedOutcome)
+        cloud.ask(CENTRE, OUT, Unsubscribe(subscription_ids=(outcome.subscription_id,)))
+    else:
+        raise AssertionError("it was never held back")
+    assert cloud.broker.survey()["requests"]["search_ms"] > 200
+    (outcome,) = cloud.ask(OTHER, OUT, subscribe(name(39), WIDE))
+    assert isinstance(outcome, GrantedOutcome)
+    assert (CENTRE, last) not in cloud.answers
 
 
 # Pre-emption.
