@@ -245,13 +245,18 @@ class BandedContracts:
             return False
         if not self._context.registry.tree.segments or rates_of(request) is None:
             return False
+        allocator = self._context.reservations.allocator
+        version = allocator.version
         answer = self._context.reservations.allocate(request)
         if isinstance(answer, Allocation):
             self._context.reservations.release(request.subscription_id)
-        if not self._may_improve(request, answer):
-            return False
-        cause = cause_text(self._context.registry.cloud, request.subscriber, request.variable.name)
-        return self._ask_owners(request, cause, 0)
+        is_asked = False
+        if self._may_improve(request, answer):
+            cloud, variable = self._context.registry.cloud, request.variable
+            cause = cause_text(cloud, request.subscriber, variable.name)
+            is_asked = self._ask_owners(request, cause, 0)
+        allocator.version = version  # A trial is no change that others might wait for.
+        return is_asked
 
     def _ask_owners(self, request: AllocationRequest, cause: str, replaced: int) -> bool:
         """Ask owners to lower the segments that a split lowers; return whether it lowers any."""
