@@ -349,6 +349,29 @@ def test_who_makes_others_give_way_again_and_again_waits_for_it() -> None:
     assert (CENTRE, last) not in cloud.answers
 
 
+def test_a_change_that_waited_for_another_is_charged_too() -> None:
+    cloud = one_channel(15 * 39)
+    for number in range(39):
+        ask(cloud, number, QosRequest(every=4, every_worst=60))
+    outcome = ask(cloud, 39, QosRequest(every=60, every_worst=90))
+    assert isinstance(outcome, GrantedOutcome)
+    cloud.advance(NS_PER_S)
+    cloud.routers[IN].is_silent = True
+    number = outcome.subscription_id
+    for qos in (QosRequest(every=90), WIDE):
+        change = ChangeSubscription(subscription_id=number, qos=ModalQos({0: qos}))
+        last = cloud.send(CENTRE, OUT, change)
+    cloud.settle()
+    before_ms = cloud.broker.survey()["requests"]["search_ms"]
+    cloud.routers[IN].is_silent = False
+    cloud.confirm(IN)
+    cloud.settle()
+    (outcome,) = cloud.answers[CENTRE, last]
+    assert isinstance(outcome, GrantedOutcome)
+    assert outcome.granted[0].every == 5
+    assert cloud.broker.survey()["requests"]["search_ms"] > before_ms + 2
+
+
 # Pre-emption.
 
 LAST = QosRequest(every=2, priority=6)
