@@ -56,6 +56,7 @@ from gridstat.model.errors import (
     SecurityNotSatisfiable,
 )
 from gridstat.model.qos import BASELINE_MODE, demands_sealing
+from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -120,6 +121,10 @@ class Allocator:
     def end_turn(self) -> int:
         """Return the nanoseconds of searches and splits since `begin_turn`, by their steps."""
         return self._planner.end_turn()
+
+    def charged_elsewhere(self, took_ns: int) -> None:
+        """Leave out of the present turn's time what was charged to somebody else."""
+        self._planner.charged_elsewhere(took_ns)
 
     @property
     def contracts(self) -> Mapping[int, Allocation]:
@@ -403,9 +408,17 @@ class Allocator:
         return found
 
     @property
-    def has_time_for_trials(self) -> bool:
-        """True if the turn has half of its time for splits left; the last trial needs the rest."""
-        return self._planner.splits.left_s() > SPLITS_S / 2
+    def split_ns(self) -> int:
+        """Nanoseconds of all splits since the start, by their steps."""
+        return self._planner.split_ns
+
+    def has_time_for_trials(self, began_ns: int) -> bool:
+        """Return whether trials that began at this `split_ns` may go on.
+
+        They use half of the time for splits in a turn at most; the last one needs the rest.
+        """
+        used_s = (self.split_ns - began_ns) / NS_PER_S
+        return max(used_s, SPLITS_S - self._planner.splits.left_s()) < SPLITS_S / 2
 
     def _members(
         self,

@@ -128,6 +128,15 @@ class Planner:
         """Budget of the splits by bands in the present turn, or for the present request."""
         return self._path_cache.splits
 
+    @property
+    def split_ns(self) -> int:
+        """Nanoseconds of all splits since the start, by their steps."""
+        return self._path_cache.split_ns
+
+    def charged_elsewhere(self, took_ns: int) -> None:
+        """Leave out of the present turn's time what was charged to somebody else."""
+        self._path_cache.charged_elsewhere(took_ns)
+
     def plan(self, trial: Trial, quality: Quality) -> Plan | Obstacle:
         """Return a plan at this quality, or the obstacle that prevents it."""
         entries, exits = _gates_of(trial.request, quality)

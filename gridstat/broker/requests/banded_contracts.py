@@ -330,13 +330,14 @@ class BandedContracts:
 
         fits = False
         allocator = reservations.allocator
+        began_ns = allocator.split_ns
         for number in self._below_priority(request):
             release(number)
             fits = self._would_fit(request)
-            if fits or not allocator.has_time_for_trials:
+            if fits or not allocator.has_time_for_trials(began_ns):
                 break
         for number in [*reversed(released)][1:] if fits else ():
-            if not allocator.has_time_for_trials:
+            if not allocator.has_time_for_trials(began_ns):
                 break
             reservations.restore_released(*released.pop(number))
             if not self._would_fit(request):

@@ -372,6 +372,26 @@ def test_a_change_that_waited_for_another_is_charged_too() -> None:
     assert cloud.broker.survey()["requests"]["search_ms"] > before_ms + 2
 
 
+def test_a_pattern_whose_search_time_is_used_up_lowers_nobody_for_now() -> None:
+    """What it catches is decided in turns of others, which it must not delay."""
+    cloud = one_channel(15 * 39)
+    for number in range(39):
+        ask(cloud, number, QosRequest(every=4, every_worst=60))
+    cloud.attach(OTHER, IN, data_port=0)
+    cloud.ask(CENTRE, OUT, subscribe(f"{OTHER}/*", QosRequest(priority=2)))
+    before_ms = cloud.broker.survey()["requests"]["search_ms"]
+    for number in range(150):
+        cloud.publish(f"{OTHER}/w{number}", IN, period=Period(1, 3))
+    cloud.settle()
+    caught = {key for key in everys(cloud) if key.startswith("w")}
+    assert 10 < len(caught) < 100
+    assert cloud.broker.survey()["requests"]["search_ms"] < before_ms + 50, "not the publisher's"
+    cloud.advance(60 * NS_PER_S)
+    cloud.publish(f"{OTHER}/last", IN, period=Period(1, 3))
+    cloud.settle()
+    assert everys(cloud)["last"] == 1
+
+
 # Pre-emption.
 
 LAST = QosRequest(every=2, priority=6)
