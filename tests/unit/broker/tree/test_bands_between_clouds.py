@@ -13,6 +13,7 @@ import pytest
 
 from gridstat.broker.requests.banded_contracts import BandedContracts
 from gridstat.broker.settings import BandSettings
+from gridstat.broker.tree import scope_room
 from gridstat.broker.tree.owned_contracts import OwnedContracts
 from gridstat.console.cli.explain import explained
 from gridstat.model.band_law import BandPolicy
@@ -262,6 +263,17 @@ def test_a_full_channel_between_clouds_is_split_by_its_owner(*, is_deep: bool) -
     rest(family, for_ns=6 * HOLD_NS)
     assert everys(family) == {"v0": 1}
     assert told(family, DESK) == [2, 1]
+
+
+def test_a_split_between_clouds_that_takes_too_long_lowers_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scope_room, "SPLIT_S", 1e-5)
+    family = two_clouds(240, narrow=("c1/b", "c2/b"))
+    for number in range(4):
+        ask(family, DESK, number)
+    assert isinstance(ask(family, DESK, 4, URGENT), RefusedOutcome)
+    assert everys(family) == {"v0": 1, "v1": 1, "v2": 1, "v3": 1}
 
 
 @pytest.mark.parametrize("where", [NARROW, ("c1/b", "c2/b")])
