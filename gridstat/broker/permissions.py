@@ -214,9 +214,13 @@ class Permissions:
         allowed = [rule.delay_ms_max for rule in self.rules.about(who, Action.PUBLISH, name)]
         return max(allowed, default=DELAY_MS_DEFAULT)
 
-    def may_preempt(self, who: str, name: str) -> bool:
-        """Return whether a rule lets an end-point end others' contracts for this variable."""
-        return any(rule.may_preempt for rule in self.rules.about(who, Action.SUBSCRIBE, name))
+    def may_preempt(self, who: str, variable: StatusVariable, qos: ModalQos) -> bool:
+        """Return whether an end-point may end others' contracts for one that it asks for.
+
+        One rule has to allow that and the contract itself: its name, priority and bytes/s.
+        """
+        allowing = self.rules.allowing(self._contract_wish(who, variable, qos))
+        return any(rule.may_preempt for rule in allowing)
 
     def observed_refusals(self) -> list[ObservedRefusal]:
         """Return what would be refused today of all that was observed, and forget the rest."""
@@ -247,11 +251,16 @@ class Permissions:
         self, who: str, variable: StatusVariable, qos: ModalQos, *, held_bytes_per_s: int = 0
     ) -> None:
         """Check a contract, in place of one with `held_bytes_per_s` if there is one."""
+        self.check(self._contract_wish(who, variable, qos, held_bytes_per_s))
+
+    def _contract_wish(
+        self, who: str, variable: StatusVariable, qos: ModalQos, held_bytes_per_s: int = 0
+    ) -> Wish:
         reserved = 0
         if self.rules.is_metered(who):
             held = self.reserved.get((who, Action.SUBSCRIBE), 0)
             reserved = held - held_bytes_per_s + wished_bytes_per_s(variable, qos)
-        self.check(Wish(who, Action.SUBSCRIBE, variable.name, best_priority(qos), reserved))
+        return Wish(who, Action.SUBSCRIBE, variable.name, best_priority(qos), reserved)
 
     def check_pattern(
         self, who: str, action: Action, pattern: str, priority: int | None = None

@@ -309,6 +309,11 @@ class AccessRules:
         """Return the rules that let an end-point do something with a name, within their bounds."""
         return self._own(who, "endpoint").matching(action, name)
 
+    def allowing(self, wish: Wish) -> list[AccessRule]:
+        """Return the rules of which each alone allows a wish, its bounds included."""
+        own = self._own(wish.who, wish.role)
+        return [rule for rule in own.matching(wish.action, wish.what) if not _lack(rule, wish)]
+
     def is_about(self, rule: AccessRule, wish: Wish) -> bool:
         """Return whether a rule, in force or not, allows a wish but for its bounds."""
         return (

@@ -19,7 +19,7 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from gridstat.model.rate_law import union_rate
 
@@ -75,17 +75,53 @@ class BandedContract:
     carriages: tuple[int, ...]
 
 
+class Steps(Protocol):
+    """Budget of steps, of which every change of a contract on a hop takes some."""
+
+    def is_spent(self, steps: int = 1) -> bool:
+        """Count some steps, and return whether the budget is spent."""
+        ...
+
+
+class _Unbounded:
+    def is_spent(self, steps: int = 1) -> bool:
+        del steps
+        return False
+
+
+UNBOUNDED: Final[Steps] = _Unbounded()
+STEPS_PER_CHANGE: Final = 4
+"""Steps of a path search that take as long as one change of a contract on a hop."""
+
+
 def split(
     contracts: Iterable[BandedContract],
     carriages: Sequence[Carriage],
     free: Mapping[Element, Fraction],
+    steps: Steps = UNBOUNDED,
 ) -> dict[int, int] | None:
     """Return the divisor of each contract, or None if the elements are short at their worst too.
 
-    `free` is what each element has for the carriages together.
+    `free` is what each element has for the carriages together. Return None also if the budget of
+    steps is spent before the split is complete.
     """
-    some = sorted(contracts, key=lambda each: each.number)
-    books = _Books(some, carriages, free)
+    try:
+        return _split(sorted(contracts, key=lambda each: each.number), carriages, free, steps)
+    except _SpentError:
+        return None
+
+
+class _SpentError(Exception):
+    """The budget of steps is spent."""
+
+
+def _split(
+    some: list[BandedContract],
+    carriages: Sequence[Carriage],
+    free: Mapping[Element, Fraction],
+    steps: Steps,
+) -> dict[int, int] | None:
+    books = _Books(some, carriages, free, steps)
     if not books.lacks_room():
         return books.everys
     lowered: list[list[BandedContract]] = []
@@ -159,9 +195,15 @@ class _Books:
         contracts: Iterable[BandedContract],
         carriages: Sequence[Carriage],
         free: Mapping[Element, Fraction],
+        steps: Steps,
     ) -> None:
         self.everys: dict[int, int] = {}
-        self._carriages = carriages
+        self._steps = steps
+        self._costs = [
+            tuple([(element, cost * each.events_per_s) for element, cost in each.charges])
+            for each in carriages
+        ]
+        self._fixed = [each.fixed for each in carriages]
         self._taken: list[dict[int, int]] = [{} for _ in carriages]
         self._shares = [Fraction(0)] * len(carriages)
         self._left = dict(free)
@@ -171,7 +213,7 @@ class _Books:
                 self._charge(index)
         for each in contracts:
             self.everys[each.number] = each.best
-            self._count(each, each.best, 1)
+            self._count(each, 0, each.best)
 
     def lacks_room(self) -> bool:
         return bool(self._short)
@@ -179,36 +221,39 @@ class _Books:
     def may_relieve(self, each: BandedContract) -> bool:
         """Return whether a contract has a band, and crosses an element that is short."""
         return each.worst > each.best and any(
-            element in self._short
-            for index in each.carriages
-            for element, _ in self._carriages[index].charges
+            element in self._short for index in each.carriages for element, _ in self._costs[index]
         )
 
     def place(self, each: BandedContract, every: int) -> None:
         before = self.everys[each.number]
         if every != before:
             self.everys[each.number] = every
-            self._count(each, before, -1)
-            self._count(each, every, 1)
+            self._count(each, before, every)
 
-    def _count(self, each: BandedContract, every: int, by: int) -> None:
+    def _count(self, each: BandedContract, before: int, every: int) -> None:
+        """Count a contract at one divisor instead of another; 0 is none."""
         for index in each.carriages:
+            if not self._costs[index]:
+                continue
             taken = self._taken[index]
-            taken[every] = taken.get(every, 0) + by
-            if not taken[every]:
-                del taken[every]
+            if before:
+                taken[before] -= 1
+                if not taken[before]:
+                    del taken[before]
+            taken[every] = taken.get(every, 0) + 1
             self._charge(index)
 
     def _charge(self, index: int) -> None:
-        carriage = self._carriages[index]
-        share = _share(tuple(sorted({*carriage.fixed, *self._taken[index]})))
-        more = (share - self._shares[index]) * carriage.events_per_s
+        if self._steps.is_spent(STEPS_PER_CHANGE):
+            raise _SpentError
+        share = _share(tuple(sorted({*self._fixed[index], *self._taken[index]})))
+        more = share - self._shares[index]
         if not more:
             return
         self._shares[index] = share
-        for element, cost in carriage.charges:
-            self._left[element] -= more * cost
-            if self._left[element] < 0:
+        for element, cost in self._costs[index]:
+            left = self._left[element] = self._left[element] - more * cost
+            if left.numerator < 0:
                 self._short.add(element)
             else:
                 self._short.discard(element)

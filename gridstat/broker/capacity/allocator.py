@@ -30,11 +30,13 @@ from gridstat.broker.capacity.band_planning import (
     Member,
     Rates,
     Room,
+    Standing,
     at_every,
     cap_of_equal,
+    elements_of,
     every_of,
+    is_below,
     limited_elements,
-    overloaded,
     rates_of,
     short_elements,
     split_of,
@@ -43,7 +45,7 @@ from gridstat.broker.capacity.charges import check_rate
 from gridstat.broker.capacity.identity_shares import IdentityShares, Replaced
 from gridstat.broker.capacity.latency_promises import PathKey
 from gridstat.broker.capacity.negotiation import band_of, differences, replay_band
-from gridstat.broker.capacity.path_cache import SEARCH_BUDGET_S
+from gridstat.broker.capacity.path_cache import SEARCH_BUDGET_S, SPLITS_S
 from gridstat.broker.capacity.path_skew import promised_us
 from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
 from gridstat.broker.interning import same, same_quality
@@ -54,13 +56,14 @@ from gridstat.model.errors import (
     SecurityNotSatisfiable,
 )
 from gridstat.model.qos import BASELINE_MODE, demands_sealing
+from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from gridstat.broker.capacity.latency_promises import Element
     from gridstat.broker.capacity.negotiation import Band, Quality
-    from gridstat.broker.capacity.resources import Claim, Resources
+    from gridstat.broker.capacity.resources import Claim, LoadChange, Resources
     from gridstat.model.qos import Qos
 
 LATENCY_HEADROOM: Final = Fraction(5, 4)
@@ -70,6 +73,14 @@ Without it the next subscription on the same path would make the contract late a
 """
 SPLIT_ANEW: Final = "it shares with others that have as much right"
 """Reason of a rate below the desired one after a split, for people."""
+CONSIDERED_MAX: Final = 1_024
+"""Contracts that may give way in one split; the others stay as they are."""
+LOOKED_AT_MAX: Final = 8_192
+"""Contracts on one channel or router among which those are chosen."""
+STEPS_PER_LOOK: Final = 4
+"""Steps of a path search that take as long as a look at one contract."""
+STEPS_PER_TRIAL: Final = 100
+"""Steps of a path search that take as long as the rest of a request for room."""
 UNASSIGNED: Final = -1
 """Generation of claims whose change is decided, but has no generation number yet."""
 
@@ -96,9 +107,11 @@ class Allocator:
         self.shares = IdentityShares(resources)
         self._planner = Planner(resources, self.shares, clock, budget_s)
         self._contracts: dict[int, Allocation] = {}
+        self.below: set[int] = set()
+        """Contracts that have less than the rate that they desire."""
         self.retiring = RetiringClaims(resources)
         self.version = 0
-        """Grows with every contract that is held or given up."""
+        """Grows with every contract that is held or given up, and with all load that ends."""
         self.avoided_routers = AvoidedRouters()
 
     def begin_turn(self) -> None:
@@ -106,8 +119,12 @@ class Allocator:
         self._planner.begin_turn()
 
     def end_turn(self) -> int:
-        """Return how many nanoseconds the path searches took since `begin_turn`, by their steps."""
+        """Return the nanoseconds of searches and splits since `begin_turn`, by their steps."""
         return self._planner.end_turn()
+
+    def charged_elsewhere(self, took_ns: int) -> None:
+        """Leave out of the present turn's time what was charged to somebody else."""
+        self._planner.charged_elsewhere(took_ns)
 
     @property
     def contracts(self) -> Mapping[int, Allocation]:
@@ -164,7 +181,8 @@ class Allocator:
         With generations only the claims that those retire are released; the routers may still hold
         the others.
         """
-        self.retiring.release(subscription_id, *generations)
+        if self.retiring.release(subscription_id, *generations):
+            self.version += 1
 
     def revert_change(self, contract: Allocation, generation: int) -> None:
         """Revert a change to this generation that failed: hold the contract from before again."""
@@ -245,8 +263,12 @@ class Allocator:
 
         They are lowered in place, within their bands, and their former claims are not charged
         beside: only so is there room. Return None, and change nothing, if that is not enough, or if
-        it is not a lack of room that prevents the desired quality.
+        it is not a lack of room that prevents the desired quality. The same holds if the turn has
+        no time left for splits.
         """
+        self._planner.begin()
+        if self._planner.splits.is_spent(STEPS_PER_TRIAL):
+            return None
         old = self._contracts.get(request.subscription_id)
         trial = self._trial(request, old)
         if (superseded := self._contracts.get(replaces)) is not None:
@@ -267,29 +289,39 @@ class Allocator:
         *,
         may_change: Callable[[int], bool],
         may_rise: Callable[[int], bool],
-    ) -> tuple[Adjusted, ...]:
+        considered_max: int = CONSIDERED_MAX,
+    ) -> tuple[Adjusted, ...] | None:
         """Split anew what the contracts `below` their desired rate use, and return what changed.
 
-        A contract that cannot be raised after all, as its identity's share is used up, stays.
+        Return None, and change nothing, if that takes too long: try fewer contracts then.
+
+        The split looks at their own channels and routers alone. A contract that cannot be raised
+        after all, as a limit elsewhere or its identity's share is used up, is not raised; one that
+        would load a hop elsewhere more when lowered stays as it is.
         """
         resources = self.resources
-        paths = [path for number in below for path in self._contracts[number].paths]
+        rising = frozenset(below)
+        paths = [path for number in rising for path in self._contracts[number].paths]
         elements = limited_elements(resources, paths)
-        staying: set[int] = set()
+        self._planner.begin()
+        steps = self._planner.splits
+        among = self._members(elements, may_change, rising, considered_max)
+        not_raised: set[int] = set()
+        unchanged: set[int] = set()
         while True:
             members = [
                 each
-                if each.number not in staying and may_rise(each.number)
+                if each.number not in not_raised and may_rise(each.number)
                 else structs.replace(each, rates=_below_present(each))
-                for each in self._members(elements, may_change)
+                for each in among
+                if each.number not in unchanged
             ]
-            found = split_of(resources, members, elements)
+            found = split_of(resources, members, elements, steps)
             if found is None:
-                return ()
-            changed, stuck = self._adjust_all(found)
-            if not stuck:
+                return None if steps.was_spent else ()
+            changed = self._adjust_all(found, not_raised, unchanged)
+            if changed is not None:
                 return changed
-            staying.add(stuck)
 
     def elements_wanted(self, request: AllocationRequest) -> set[Element]:
         """Return the routers and channels of the best paths for a request, however full."""
@@ -315,7 +347,6 @@ class Allocator:
         refusing = self.avoided_routers.of(request.variable.variable_id)
         trial = structs.replace(trial, excluded_routers=trial.excluded_routers | refusing)
         band = band_of(request.qos, request.variable.period)
-        self._planner.begin()
         ideal = self._planner.ideal(trial, band.levels_of(0))
         if ideal is None:
             return None
@@ -326,13 +357,13 @@ class Allocator:
         priority = _priority(plan.quality)
         members = [
             structs.replace(each, rates=self._below_present(each, request, priority))
-            for each in self._members(elements, may_lower)
-            if _priority(each.quality) >= priority
+            for each in self._members(elements, may_lower, priority=priority)
         ]
         if request.is_segment:
             rates = Rates(rates.best, rates.best)
         newcomer = Member(request, plan.quality, plan.paths, rates, is_new=True)
-        found = split_of(self.resources, [*members, newcomer], elements)
+        steps = self._planner.splits
+        found = split_of(self.resources, [*members, newcomer], elements, steps)
         if found is None:
             return None
         every = found.pop(request.subscription_id)
@@ -350,82 +381,159 @@ class Allocator:
         self, trial: Trial, band: Band, quality: Quality, found: Mapping[int, int], why: str
     ) -> Room | None:
         """Lower contracts to these divisors, and grant the request at this quality, or neither."""
-        paths = [path for number in found for path in self._contracts[number].paths]
-        elements = limited_elements(self.resources, paths)
-        full = overloaded(self.resources, elements)
         number = trial.request.subscription_id
         text = f"room for subscription {number} with priority {_priority(quality)}"
-        lowered = tuple(
-            self._adjust(self._contracts[each], every, text)
-            for each, every in sorted(found.items())
-            if every > every_of(self._contracts[each].granted)
+        lowered, broken = self._lower(
+            [
+                (self._contracts[each], every)
+                for each, every in sorted(found.items())
+                if every > every_of(self._contracts[each].granted)
+            ],
+            text,
         )
-        plan = self._planner.plan(trial, quality)
-        if isinstance(plan, Plan) and overloaded(self.resources, elements) <= full:
-            return Room(self._grant(trial.request, band, plan, why), lowered)
+        plan = None if broken else self._planner.plan(trial, quality)
         if isinstance(plan, Plan):
-            self._planner.undo(plan)  # Divisors of one variable may load a hop more when lowered.
+            return Room(self._grant(trial.request, band, plan, why), lowered)
         self.revert_adjusted(lowered)
         return None
 
-    def _members(
-        self, elements: Iterable[Element], may_change: Callable[[int], bool]
-    ) -> list[Member]:
-        """Return the contracts over some elements that have a band and may be changed."""
-        numbers = {
+    def over(self, elements: Iterable[Element]) -> set[int]:
+        """Return contracts over some elements, of each element `LOOKED_AT_MAX` at most."""
+        found = {
             key.subscription_id
             for element in elements
-            for key in self.resources.promises.over(element)
+            for key in self.resources.promises.some_over(element, LOOKED_AT_MAX)
         }
+        self._planner.splits.is_spent(STEPS_PER_LOOK * len(found))
+        return found
+
+    @property
+    def split_ns(self) -> int:
+        """Nanoseconds of all splits since the start, by their steps."""
+        return self._planner.split_ns
+
+    def has_time_for_trials(self, began_ns: int) -> bool:
+        """Return whether trials that began at this `split_ns` may go on.
+
+        They use half of the time for splits in a turn at most; the last one needs the rest.
+        """
+        used_s = (self.split_ns - began_ns) / NS_PER_S
+        return max(used_s, SPLITS_S - self._planner.splits.left_s()) < SPLITS_S / 2
+
+    def _members(
+        self,
+        elements: Iterable[Element],
+        may_change: Callable[[int], bool],
+        rising: Collection[int] = frozenset(),
+        most: int = CONSIDERED_MAX,
+        *,
+        priority: int = 0,
+    ) -> list[Member]:
+        """Return contracts over some elements that have a band and may be changed.
+
+        Their priority is this one or a lower one. If there are too many, those that are to rise
+        come first, and then those of the lowest priorities that have most.
+        """
         found = []
-        for number in sorted(numbers):
+        for number in sorted(self.over(elements)):
             contract = self._contracts.get(number)
             if contract is None or set(contract.granted) != {BASELINE_MODE}:
+                continue
+            if _priority(contract.granted) < priority:
                 continue
             rates = rates_of(contract.request)
             if rates is not None and rates.best < rates.worst and may_change(number):
                 found.append(Member(contract.request, contract.granted, contract.paths, rates))
+        if len(found) > most:
+            found.sort(key=lambda each: self._order(each, rising))
+            found = sorted(found[:most], key=lambda each: each.number)
         return found
 
-    def _adjust_all(self, everys: Mapping[int, int]) -> tuple[tuple[Adjusted, ...], int]:
-        """Lower and raise contracts to these divisors; or none, and the one that has no room."""
+    def _order(self, member: Member, rising: Collection[int]) -> tuple[bool, int, Fraction, int]:
+        """Return the order in which contracts take part in a split of too many."""
+        priority = _priority(member.quality)
+        cost = self.resources.stream_cost(member.request.variable)
+        rate = cost.price.event_rate / every_of(member.quality)
+        if member.number in rising:
+            return False, priority, rate, member.number
+        return True, -priority, -rate, member.number
+
+    def _lower(
+        self, changes: Iterable[tuple[Allocation, int]], why: str
+    ) -> tuple[tuple[Adjusted, ...], set[int]]:
+        """Lower contracts to these divisors; return also those by which a limit is broken.
+
+        Divisors of one variable may load a hop more together when one of them is lowered.
+        """
+        changes = tuple(changes)
+        standing = Standing(self.resources, (before for before, _ in changes))
+        lowered = []
+        overfull: set[str] = set()
+        for before, every in changes:
+            after = at_every(before, every, why)
+            overfull.update(self._exchange(before, after).overfull_rows)
+            lowered.append(Adjusted(before, after))
+        broken = standing.broken()
+        blamed = {
+            before.subscription_id
+            for before, _ in changes
+            if before.request.variable.name in overfull
+            or not broken.isdisjoint(elements_of(before))
+        }
+        return tuple(lowered), blamed
+
+    def _adjust_all(
+        self, everys: Mapping[int, int], not_raised: set[int], unchanged: set[int]
+    ) -> tuple[Adjusted, ...] | None:
+        """Lower and raise contracts to these divisors.
+
+        Or change none, and add those that break a limit to `not_raised` or `unchanged`.
+        """
         changes = [
             (self._contracts[number], every)
             for number, every in sorted(everys.items())
             if every != every_of(self._contracts[number].granted)
         ]
-        # First those that give way.
-        changes.sort(key=lambda change: change[1] < every_of(change[0].granted))
-        done: list[Adjusted] = []
-        for before, every in changes:
-            done.append(self._adjust(before, every, SPLIT_ANEW))
-            if not done[-1].is_lower and self._is_too_much(done[-1]):
-                self.revert_adjusted(done)
-                return (), before.subscription_id
-        return tuple(done), 0
+        lower = [each for each in changes if each[1] > every_of(each[0].granted)]
+        lowered, broken = self._lower(lower, SPLIT_ANEW)
+        done = [*lowered]
+        for before, every in () if broken else changes:
+            if every > every_of(before.granted):
+                continue
+            after = at_every(before, every, SPLIT_ANEW)
+            done.append(Adjusted(before, after))
+            if not self._raise(before, after):
+                not_raised.add(before.subscription_id)
+                break
+        else:
+            if not broken:
+                return tuple(done)
+        unchanged.update(broken)
+        self.revert_adjusted(done)
+        return None
 
-    def _is_too_much(self, raised: Adjusted) -> bool:
-        """Return whether a limit is broken by a contract that was just raised."""
-        before, after = raised
-        self._withdraw(after)
-        claims = _claims(after)
-        touched = self.resources.take(claims)
-        broken = obstacles(self.resources, touched)
-        broken += self.shares.obstacles(
-            after.request, after.granted, after.paths, Replaced(before, is_held=False)
-        )
-        self.resources.give_back(claims)
-        self._hold(after)
-        return bool(broken)
+    def _raise(self, before: Allocation, after: Allocation) -> bool:
+        """Exchange a contract for one with a better rate; return whether that breaks no limit."""
+        resources = self.resources
+        congested = {
+            number: resources.channel(number).bytes.value
+            for path in before.paths
+            for number in path.channel_ids
+            if resources.channel(number).is_back_pressured
+        }
+        late = set(resources.promises.late())
+        self._withdraw(before)
+        broken = [
+            *self.shares.obstacles(
+                after.request, after.granted, after.paths, Replaced(before, is_held=False)
+            )
+        ]
+        broken += obstacles(resources, self._hold(after), back_pressured=congested)
+        return not broken and late.issuperset(resources.promises.late())
 
-    def _adjust(self, before: Allocation, every: int, why: str) -> Adjusted:
-        after = at_every(before, every, why)
-        self._exchange(before, after)
-        return Adjusted(before, after)
-
-    def _exchange(self, held: Allocation, other: Allocation) -> None:
+    def _exchange(self, held: Allocation, other: Allocation) -> LoadChange:
         self._withdraw(held)
-        self._hold(other)
+        return self._hold(other)
 
     # Negotiation.
 
@@ -639,6 +747,8 @@ class Allocator:
         subscription_id = contract.request.subscription_id
         self.version += 1
         self._contracts[subscription_id] = contract
+        if is_below(contract):
+            self.below.add(subscription_id)
         self.shares.add(contract)
         for index, path in enumerate(contract.paths):
             self.resources.promises.make(
@@ -648,12 +758,14 @@ class Allocator:
                 promised_us(contract.request.variable, contract.granted, index),
             )
 
-    def _hold(self, contract: Allocation) -> None:
-        self.resources.take(_claims(contract))
+    def _hold(self, contract: Allocation) -> LoadChange:
+        touched = self.resources.take(_claims(contract))
         self._register(contract)
+        return touched
 
     def _withdraw(self, contract: Allocation) -> None:
         self.version += 1
+        self.below.discard(contract.subscription_id)
         for index in range(len(contract.paths)):
             self.resources.promises.end(PathKey(contract.subscription_id, index))
         self.shares.remove(contract)
@@ -721,13 +833,18 @@ class RetiringClaims:
         if claims is not None:
             found.setdefault(generation, []).extend(claims)
 
-    def release(self, subscription_id: int, *generations: int) -> None:
-        """Release the claims that these generations retire, or all claims if none is given."""
+    def release(self, subscription_id: int, *generations: int) -> bool:
+        """Release the claims that these generations retire, or all claims if none is given.
+
+        Return whether there were any.
+        """
         found = self._claims.get(subscription_id, {})
+        before = len(found)
         for generation in generations or tuple(found):
             self._resources.give_back(found.pop(generation, ()))
         if not found:
             self._claims.pop(subscription_id, None)
+        return len(found) < before
 
     def of(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
         """Return the retiring claims of a contract, by generation."""

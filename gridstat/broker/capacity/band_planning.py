@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.allocation import Allocation
     from gridstat.broker.capacity.latency_promises import Element
     from gridstat.broker.capacity.resources import Resources
+    from gridstat.model.band_law import Steps
 
 
 class Adjusted(NamedTuple):
@@ -96,6 +97,15 @@ def rates_of(request: AllocationRequest) -> Rates | None:
     return Rates(best, max(best, carried_every(every_of(band.worst), period)))
 
 
+def is_below(contract: Allocation) -> bool:
+    """Return whether a contract has less than the rate that it desires."""
+    request = contract.request
+    if set(request.qos.modes) != {BASELINE_MODE} or every_of(contract.granted) == 1:
+        return False
+    rates = rates_of(request)
+    return rates is not None and every_of(contract.granted) > rates.best
+
+
 def cap_of_equal(member: Member, events_per_s: Fraction, every: int, rate: Fraction) -> Rates:
     """Return the band of a contract that gives way to an equal: to the rate of that one at most."""
     own = every_of(member.quality)
@@ -126,14 +136,50 @@ def limited_elements(resources: Resources, paths: Iterable[AllocatedPath]) -> se
     return found
 
 
-def overloaded(resources: Resources, elements: Iterable[Element]) -> set[Element]:
-    return {
-        element
-        for element in elements
-        if (
-            resources.router(element) if isinstance(element, str) else resources.channel(element)
-        ).is_overloaded
-    }
+class Standing:
+    """What is over its limits on some paths before contracts on them are changed."""
+
+    def __init__(self, resources: Resources, contracts: Iterable[Allocation]) -> None:
+        self._resources = resources
+        self._elements = {each for found in contracts for each in elements_of(found)}
+        self._full = self._full_now()
+        self._late = set(resources.promises.late())
+
+    def broken(self) -> set[Element]:
+        """Return the elements of the contracts that are further over a limit than before.
+
+        All elements of a path are returned that has become late, whosever it is.
+        """
+        found = {key[0] for key, over in self._full_now().items() if over > self._full.get(key, 0)}
+        promises = self._resources.promises
+        for key in set(promises.late()) - self._late:
+            found.update(promises.elements(key))
+        return found
+
+    def _full_now(self) -> dict[tuple[Element, str], Fraction | int]:
+        """Return by how much the elements are over their limits."""
+        found: dict[tuple[Element, str], Fraction | int] = {}
+        for element in self._elements:
+            if isinstance(element, str):
+                account = self._resources.router(element)
+                if account.is_overloaded:
+                    found[element, "events"] = account.shortfall()
+                continue
+            hop = self._resources.channel(element)
+            if hop.is_overloaded:
+                found[element, "bytes"] = hop.shortfall()
+            if hop.overflows_queue:
+                found[element, "queue"] = hop.burst.events
+        return found
+
+
+def elements_of(contract: Allocation) -> set[Element]:
+    """Return the routers and channels of a contract."""
+    found: set[Element] = set()
+    for path in contract.paths:
+        found.update(path.routers)
+        found.update(path.channel_ids)
+    return found
 
 
 def at_every(before: Allocation, every: int, why: str) -> Allocation:
@@ -155,13 +201,16 @@ def _is_about_rate(text: str) -> bool:
 
 
 def split_of(
-    resources: Resources, members: Sequence[Member], elements: Collection[Element]
+    resources: Resources, members: Sequence[Member], elements: Collection[Element], steps: Steps
 ) -> dict[int, int] | None:
-    """Return the divisors of all members by which the elements suffice, or None."""
+    """Return the divisors of all members by which the elements suffice, or None.
+
+    Return None also if the budget of steps does not suffice for the split.
+    """
     form = _Form(resources, elements)
     contracts = [form.contract_of(each) for each in members]
     carriages = form.carriages()
-    return split(contracts, carriages, form.free)
+    return split(contracts, carriages, form.free, steps)
 
 
 class _Form:

@@ -8,10 +8,11 @@ become late are returned, and the request that caused the change is then refused
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 Element: TypeAlias = int | str
 """A channel's number or a router's name."""
@@ -39,6 +40,7 @@ class LatencyPromises:
     def __init__(self) -> None:
         self._promises: dict[PathKey, _Promise] = {}
         self._over: dict[Element, dict[PathKey, _Promise]] = {}
+        self._late: set[PathKey] = set()
 
     def make(
         self, key: PathKey, elements: Sequence[Element], latency_us: int, latency_us_max: int
@@ -46,10 +48,13 @@ class LatencyPromises:
         assert key not in self._promises, f"{key} is promised already"
         promise = _Promise(tuple(elements), latency_us, latency_us_max)
         self._promises[key] = promise
+        if latency_us > latency_us_max:
+            self._late.add(key)
         for element in promise.elements:
             self._over.setdefault(element, {})[key] = promise
 
     def end(self, key: PathKey) -> None:
+        self._late.discard(key)
         for element in self._promises.pop(key).elements:
             keys = self._over[element]
             del keys[key]
@@ -62,8 +67,12 @@ class LatencyPromises:
         for key, promise in self._over.get(element, {}).items():
             was_kept = promise.latency_us <= promise.latency_us_max
             promise.latency_us += by_us
-            if was_kept and promise.latency_us > promise.latency_us_max:
+            is_kept = promise.latency_us <= promise.latency_us_max
+            if was_kept and not is_kept:
                 late.append(key)
+                self._late.add(key)
+            elif is_kept and not was_kept:
+                self._late.discard(key)
         return late
 
     def latency_us(self, key: PathKey) -> int:
@@ -75,17 +84,21 @@ class LatencyPromises:
         promise = self._promises[key]
         return promise.latency_us - promise.latency_us_max
 
+    def elements(self, key: PathKey) -> tuple[Element, ...]:
+        """Return the channels and routers that a path crosses."""
+        return self._promises[key].elements
+
     def over(self, element: Element) -> list[PathKey]:
         """Return the paths over a channel or router, in order."""
         return sorted(self._over.get(element, ()))
 
     def late(self) -> list[PathKey]:
         """Return the paths predicted to be late, which happens when a capacity is reduced."""
-        return sorted(
-            key
-            for key, promise in self._promises.items()
-            if promise.latency_us > promise.latency_us_max
-        )
+        return sorted(self._late)
+
+    def some_over(self, element: Element, most: int) -> Iterator[PathKey]:
+        """Yield at most so many paths over a channel or router, first those held for longest."""
+        return islice(self._over.get(element, ()), most)
 
     def __len__(self) -> int:
         return len(self._promises)

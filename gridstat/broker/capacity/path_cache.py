@@ -37,6 +37,10 @@ SEARCHES_PER_REQUEST: Final = 2
 """Search budgets of one request; a refused one may search a dozen times, few of them for long."""
 SEARCHES_PER_TURN: Final = 2
 """Search budgets of all contracts that one turn of the broker decides; others wait meanwhile."""
+SPLITS_S: Final = 0.25
+"""Time for all splits by bands in one turn of the broker, or for one request outside of a turn."""
+ALL_S: Final = 10.0**9
+"""Seconds that no broker lives."""
 _NONE_FAVOURED: Final[frozenset[int]] = frozenset()
 REUSE_COST: Final = 1
 """Cost of a channel that carries the variable already: low, but a shorter path is better."""
@@ -76,24 +80,42 @@ class PathCache:
         """Refusals that hold for the latencies of one graph."""
         self._refused_by: PathGraph | None = None
         self._turn: Budget | None = None
+        self._elsewhere_ns = 0
         self._budget = Budget(clock, SEARCHES_PER_REQUEST * budget_s)
+        self._all_splits = Budget(clock, ALL_S)
+        self.splits = Budget(clock, SPLITS_S, whole=self._all_splits)
+        """Budget of the splits by bands, which leaves that of the searches as it is."""
 
     def begin(self) -> None:
         """Start the budget that all searches of one request share."""
         seconds = SEARCHES_PER_REQUEST * self._budget_s
         if self._turn is None:
             self._budget = Budget(self._clock, seconds)
+            self.splits = Budget(self._clock, SPLITS_S, whole=self._all_splits)
         else:
             self._budget = self._turn.at_most(seconds)
 
     def begin_turn(self) -> None:
         """Start a budget that several requests share, until `end_turn`."""
         self._turn = Budget(self._clock, SEARCHES_PER_TURN * self._budget_s)
+        self.splits = Budget(self._clock, SPLITS_S, whole=self._all_splits)
+        self._elsewhere_ns = 0
 
     def end_turn(self) -> int:
-        """Return the nanoseconds that searches took since `begin_turn`, by their steps."""
+        """Return the nanoseconds of searches and splits since `begin_turn`, by their steps."""
         turn, self._turn = self._turn, None
-        return 0 if turn is None else turn.steps * NS_PER_S // STEPS_PER_S_MAX
+        elsewhere_ns, self._elsewhere_ns = self._elsewhere_ns, 0
+        steps = 0 if turn is None else turn.steps + self.splits.steps
+        return max(0, steps * NS_PER_S // STEPS_PER_S_MAX - elsewhere_ns)
+
+    def charged_elsewhere(self, took_ns: int) -> None:
+        """Leave out of the present turn's time what was charged to somebody else."""
+        self._elsewhere_ns += took_ns
+
+    @property
+    def split_ns(self) -> int:
+        """Nanoseconds of all splits since the start, by their steps."""
+        return self._all_splits.steps * NS_PER_S // STEPS_PER_S_MAX
 
     def find(self, query: PathQuery, *, is_fresh: bool = False) -> Found | NotFound:
         """Return cached paths or search anew; `is_fresh` searches with present latencies."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.identity_shares import IdentityShares
     from gridstat.broker.capacity.resources import Resources
     from gridstat.model.paths import Found, FoundPath
+    from gridstat.model.paths.budget import Budget
 
 _BY_LATENCY: Final = frozenset({"latency", "budget"})
 """Reasons of a search that may differ with the present latencies."""
@@ -119,8 +120,22 @@ class Planner:
         self._path_cache.begin_turn()
 
     def end_turn(self) -> int:
-        """Return the nanoseconds that searches took since `begin_turn`, by their steps."""
+        """Return the nanoseconds of searches and splits since `begin_turn`, by their steps."""
         return self._path_cache.end_turn()
+
+    @property
+    def splits(self) -> Budget:
+        """Budget of the splits by bands in the present turn, or for the present request."""
+        return self._path_cache.splits
+
+    @property
+    def split_ns(self) -> int:
+        """Nanoseconds of all splits since the start, by their steps."""
+        return self._path_cache.split_ns
+
+    def charged_elsewhere(self, took_ns: int) -> None:
+        """Leave out of the present turn's time what was charged to somebody else."""
+        self._path_cache.charged_elsewhere(took_ns)
 
     def plan(self, trial: Trial, quality: Quality) -> Plan | Obstacle:
         """Return a plan at this quality, or the obstacle that prevents it."""

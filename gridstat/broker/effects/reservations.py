@@ -57,6 +57,7 @@ class Reservations:
 
     def unpublish(self, variable: StatusVariable, edges: Iterable[str]) -> None:
         self.resources.unpublish(variable, self._known(edges))
+        self.allocator.version += 1
 
     def is_loaded(self, element: int | str) -> bool:
         """Return whether anything is charged to a channel or router, also retiring claims."""
@@ -72,6 +73,7 @@ class Reservations:
 
     def give_back(self, claims: Iterable[Claim]) -> None:
         self.resources.give_back(claims)
+        self.allocator.version += 1
 
     # Contracts.
 

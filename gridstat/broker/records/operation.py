@@ -40,3 +40,14 @@ class Applied:
     def roll_back(self) -> None:
         for step in reversed(self.undo):
             step()
+
+    def mark(self) -> tuple[int, int]:
+        """Return what `roll_back_to` wants in order to undo the operations from now on."""
+        return len(self.undo), len(self.tables)
+
+    def roll_back_to(self, mark: tuple[int, int]) -> None:
+        """Undo the operations that were applied since this mark, newest first."""
+        undone, tables = mark
+        while len(self.undo) > undone:
+            self.undo.pop()()
+        del self.tables[tables:]

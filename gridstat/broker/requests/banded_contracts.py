@@ -12,16 +12,18 @@ A segment of a contract between clouds is a request like any other, with one div
 are held are lowered by the owners of their contracts, which are asked to
 (`requests/room_requests.py`); the request waits for them. Only contracts of this cloud are ended.
 
-A contract that is below its desired rate is listed in `_below`. BANDS_TIMER splits anew what these
-contracts use, whenever a contract has come or gone since. A contract that was lowered is raised
-after a hold-down, which doubles each time that it is lowered soon after it was raised.
+The allocator lists the contracts below their desired rate, whatever the reason. While there is one,
+BANDS_TIMER splits anew what they use, if a contract has come or gone since. A contract that was
+lowered is raised after a hold-down, which doubles each time that it is lowered soon after it was
+raised.
 
 Failed write: all contracts stay as they were, and the request is refused as any other. Restart: the
-journal has the rates; `resume` lists what is below, and all hold-downs begin anew.
+journal has the rates, and all hold-downs begin anew.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -29,8 +31,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec import structs
 
 from gridstat.broker.capacity.allocation import Allocation, Refusal
-from gridstat.broker.capacity.allocator import UNASSIGNED
-from gridstat.broker.capacity.band_planning import every_of, rates_of
+from gridstat.broker.capacity.allocator import CONSIDERED_MAX, UNASSIGNED
+from gridstat.broker.capacity.band_planning import every_of, is_below, rates_of
 from gridstat.broker.effects.contract_effects import RETIRING_MAX
 from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.permissions import best_priority
@@ -39,6 +41,7 @@ from gridstat.broker.records.operations import Moved, Unsubscribed
 from gridstat.broker.requests.room_requests import WAIT_NS_MAX, cause_text
 from gridstat.broker.requests.subscriptions import renewed
 from gridstat.broker.routers.path_moves import routers_of
+from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
 from gridstat.broker.unit_of_work import ignore_failure, no_op
 from gridstat.model.band_law import BandPolicy
 from gridstat.model.errors import Preempted
@@ -61,6 +64,8 @@ if TYPE_CHECKING:
 BANDS_TIMER: Final = "bands"
 PREEMPTED_MAX: Final = 256
 """Contracts that are examined for one request that may end others."""
+CONSIDERED_MIN: Final = 16
+"""Contracts that a split by the timer considers at least."""
 FLAPS_WITHIN: Final = 4
 """Hold-downs within which a contract that is lowered again counts as flapping."""
 
@@ -82,7 +87,7 @@ class _Hold:
 
 
 class BandedContracts:
-    """`_below` has every contract below its desired rate that may be raised, and perhaps others."""
+    """Lowers, raises and ends contracts of one cloud by their bands."""
 
     def __init__(
         self,
@@ -99,23 +104,22 @@ class BandedContracts:
         self._notices = notices
         self._moves = moves
         self._contract_notices = contract_notices
-        self._below: set[int] = set()
         self._holds: dict[int, _Hold] = {}
         self._seen: tuple[int, int] | None = None
         """Versions of contracts and topology that the last split has seen, if nobody was held."""
         self._is_timer_set = False
+        self._considered_max = CONSIDERED_MAX
+        """Contracts that the next split by the timer considers; fewer after one took too long."""
+        self._raised_last = (0, 0)
 
     def capability(self) -> LeafCapability:
         """Register what raises lowered contracts when room has returned."""
         return LeafCapability(
-            name="bands", resume=self.resume, timers={BANDS_TIMER: self.split_anew}
+            name="bands",
+            resume=self._set_timer,
+            timers={BANDS_TIMER: self.split_anew},
+            turn_ended=self._set_timer,
         )
-
-    def resume(self) -> None:
-        """List, after a start, the contracts below their desired rate."""
-        allocator = self._context.reservations.allocator
-        self._below = {number for number, held in allocator.contracts.items() if _is_below(held)}
-        self._set_timer()
 
     # Requests.
 
@@ -125,10 +129,25 @@ class BandedContracts:
         """Reserve a contract, with room by bands; the lowered contracts go into `operations`."""
         answer = self._allocate_beside(request, applied, operations)
         if isinstance(answer, Refusal) and self._may_preempt(request):
-            ended = self._to_end(request)
-            if ended:
-                self._end(ended, request, applied, operations)
-                return self._allocate_beside(request, applied, operations)
+            return self._allocate_instead(request, applied, operations) or answer
+        return answer
+
+    def _allocate_instead(
+        self, request: AllocationRequest, applied: Applied, operations: list[Operation]
+    ) -> Allocation | None:
+        """Reserve a contract in place of others that are ended, or end none and return None."""
+        ended = self._to_end(request)
+        if not ended:
+            return None
+        mark, count = applied.mark(), len(operations)
+        self._end(ended, request, applied, operations)
+        answer = self._allocate_beside(request, applied, operations)
+        if isinstance(answer, Refusal):
+            # The searches before have used up the time of the last one.
+            applied.roll_back_to(mark)
+            del operations[count:]
+            return None
+        self._context.note("contracts_preempted", count=len(ended), room_for=answer.subscription_id)
         return answer
 
     def _allocate_beside(
@@ -147,9 +166,7 @@ class BandedContracts:
             reservations.allocator.revert_adjusted(room.lowered)
             room = None
         if room is None:
-            again = reservations.allocate(request) if isinstance(answer, Allocation) else answer
-            self._note_below(again)
-            return again
+            return reservations.allocate(request) if isinstance(answer, Allocation) else answer
         self._lower(room, applied, operations)
         return room.contract
 
@@ -170,9 +187,7 @@ class BandedContracts:
             reservations.allocator.revert_adjusted(room.lowered)
             room = None
         if room is None:
-            again = reservations.change(request) if isinstance(answer, Allocation) else answer
-            self._note_below(again)
-            return again
+            return reservations.change(request) if isinstance(answer, Allocation) else answer
         self._lower(room, applied, operations)
         return room.contract
 
@@ -230,13 +245,18 @@ class BandedContracts:
             return False
         if not self._context.registry.tree.segments or rates_of(request) is None:
             return False
+        allocator = self._context.reservations.allocator
+        version = allocator.version
         answer = self._context.reservations.allocate(request)
         if isinstance(answer, Allocation):
             self._context.reservations.release(request.subscription_id)
-        if not self._may_improve(request, answer):
-            return False
-        cause = cause_text(self._context.registry.cloud, request.subscriber, request.variable.name)
-        return self._ask_owners(request, cause, 0)
+        is_asked = False
+        if self._may_improve(request, answer):
+            cloud, variable = self._context.registry.cloud, request.variable
+            cause = cause_text(cloud, request.subscriber, variable.name)
+            is_asked = self._ask_owners(request, cause, 0)
+        allocator.version = version  # A trial is no change that others might wait for.
+        return is_asked
 
     def _ask_owners(self, request: AllocationRequest, cause: str, replaced: int) -> bool:
         """Ask owners to lower the segments that a split lowers; return whether it lowers any."""
@@ -280,25 +300,20 @@ class BandedContracts:
         self, room: Room, applied: Applied, operations: list[Operation], *, contract: str = ""
     ) -> None:
         """Lower contracts for one of this cloud, or for a segment of `contract`."""
-        self._note_below(room.contract)
         number = room.contract.subscription_id
         cause = (0, contract) if contract else (number, "")
         self._adjust(room.lowered, applied, operations, cause=cause)
         if room.lowered:
             self._context.note("contracts_lowered", count=len(room.lowered), room_for=number)
 
-    def _note_below(self, answer: Allocation | Refusal) -> None:
-        if isinstance(answer, Allocation) and _is_below(answer):
-            self._below.add(answer.subscription_id)
-            self._set_timer()
-
     # Pre-emption.
 
     def _may_preempt(self, request: AllocationRequest) -> bool:
         if self._context.settings.bands.policy is not BandPolicy.PREEMPT:
             return False
-        name = request.variable.name
-        return self._context.permissions.may_preempt(request.subscriber, name)
+        return self._context.permissions.may_preempt(
+            request.subscriber, request.variable, request.qos
+        )
 
     def _to_end(self, request: AllocationRequest) -> list[int]:
         """Return the contracts of lower priorities without which the request would be granted.
@@ -314,12 +329,16 @@ class BandedContracts:
             released[number] = reservations.allocator.release(number), retiring
 
         fits = False
+        allocator = reservations.allocator
+        began_ns = allocator.split_ns
         for number in self._below_priority(request):
             release(number)
             fits = self._would_fit(request)
-            if fits:
+            if fits or not allocator.has_time_for_trials(began_ns):
                 break
         for number in [*reversed(released)][1:] if fits else ():
+            if not allocator.has_time_for_trials(began_ns):
+                break
             reservations.restore_released(*released.pop(number))
             if not self._would_fit(request):
                 release(number)
@@ -332,14 +351,9 @@ class BandedContracts:
         allocator = self._context.reservations.allocator
         elements = allocator.elements_wanted(request)
         own = best_priority(request.qos)
-        numbers = {
-            key.subscription_id
-            for element in elements
-            for key in allocator.resources.promises.over(element)
-        }
         lower = [
             (-min(qos.priority for qos in allocator.contract(number).granted.values()), -number)
-            for number in numbers
+            for number in allocator.over(elements)
             if self._may_change(number)
         ]
         return [-number for priority, number in sorted(lower) if -priority > own][:PREEMPTED_MAX]
@@ -350,7 +364,8 @@ class BandedContracts:
         answer = reservations.allocate(request)
         if isinstance(answer, Allocation):
             reservations.release(request.subscription_id)
-            return True
+            # Bands have one quality, so this limit is only about what needs no room by bands.
+            return len(terms_of(answer.granted, 0)) <= TERMS_MAX
         room = reservations.make_room(request, self._may_change)
         if room is None:
             return False
@@ -366,7 +381,6 @@ class BandedContracts:
         operations: list[Operation],
     ) -> None:
         """End contracts, and tell their subscribers once that is durable."""
-        count = 0
         for number in numbers:
             record = self._context.registry.subscriptions[number].record
             operations.append(Unsubscribed(subscription_id=number))
@@ -379,8 +393,6 @@ class BandedContracts:
                 f"{best_priority(request.qos)} needed its room",
             )
             applied.tables.append(partial(self._notices.push, record.subscriber, notice))
-            count += 1
-        self._context.note("contracts_preempted", count=count, room_for=request.subscription_id)
 
     # Changes in place.
 
@@ -401,17 +413,16 @@ class BandedContracts:
             number = each.after.subscription_id
             old = self._context.registry.subscriptions[number].record
             number_for, contract_for = cause or (old.lowered_for, old.lowered_for_contract)
-            is_below = _is_below(each.after)
+            is_lowered = is_below(each.after)
             new = structs.replace(
                 renewed(old, each.after),
-                lowered_for=number_for if is_below else 0,
-                lowered_for_contract=contract_for if is_below else "",
+                lowered_for=number_for if is_lowered else 0,
+                lowered_for_contract=contract_for if is_lowered else "",
             )
             operations.append(Moved(subscription=new, until_retired=True, in_place=True))
             self._context.effects.apply(operations[-1], applied)
             applied.tables.append(partial(self._follow, old, new))
             self._hold(number, is_lower=each.is_lower)
-            self._note_below(each.after)
 
     def _follow(self, old: Subscribed, new: Subscribed) -> None:
         self._moves.follow(old, new, partial(self._confirmed, new))
@@ -429,30 +440,45 @@ class BandedContracts:
         self._forget_ended()
         allocator = self._context.reservations.allocator
         seen = allocator.version, allocator.resources.topology_version
-        below = [number for number in sorted(self._below) if self._may_change(number)]
-        if below and seen != self._seen:
-            adjusted = allocator.rebalance(
-                below, may_change=self._may_change, may_rise=self._may_rise
-            )
-            if adjusted:
-                applied = Applied()
-                operations: list[Operation] = []
-                self._adjust(adjusted, applied, operations)
-                raised = sum(not each.is_lower for each in adjusted)
-                self._context.note("contracts_raised", count=raised, of=len(adjusted))
-                self._context.commit_applied(applied, operations, no_op, ignore_failure)
-            is_held = any(not self._may_rise(number) for number in self._below)
-            seen = allocator.version, allocator.resources.topology_version
-            self._seen = None if is_held or len(below) < len(self._below) else seen
-        self._set_timer()
+        below = [number for number in sorted(allocator.below) if self._may_change(number)]
+        if not below or seen == self._seen:
+            return
+        some = self._next_of(below)
+        is_whole = len(some) == len(allocator.below)
+        adjusted = allocator.rebalance(
+            some,
+            may_change=self._may_change,
+            may_rise=self._may_rise,
+            considered_max=self._considered_max,
+        )
+        is_too_much = adjusted is None
+        if adjusted:
+            applied = Applied()
+            operations: list[Operation] = []
+            self._adjust(adjusted, applied, operations)
+            raised = sum(not each.is_lower for each in adjusted)
+            self._context.note("contracts_raised", count=raised, of=len(adjusted))
+            self._context.commit_applied(applied, operations, no_op, ignore_failure)
+        more = self._considered_max // 2 if is_too_much else 2 * self._considered_max
+        self._considered_max = min(max(more, CONSIDERED_MIN), CONSIDERED_MAX)
+        is_held = any(not self._may_rise(number) for number in allocator.below)
+        seen = allocator.version, allocator.resources.topology_version
+        self._seen = seen if is_whole and not is_held and not is_too_much else None
+
+    def _next_of(self, below: list[int]) -> list[int]:
+        """Return the contracts that are raised next, in turn by priority if there are many."""
+        most = self._considered_max // 2
+        if len(below) <= most:
+            return below
+        contracts = self._context.reservations.allocator.contracts
+        some = sorted((best_priority(contracts[number].request.qos), number) for number in below)
+        begin = bisect_right(some, self._raised_last)
+        some = [*some[begin:], *some[:begin]][:most]
+        self._raised_last = some[-1]
+        return [number for _, number in some]
 
     def _forget_ended(self) -> None:
         contracts = self._context.reservations.allocator.contracts
-        self._below = {
-            number
-            for number in self._below
-            if (held := contracts.get(number)) is not None and _is_below(held)
-        }
         now_ns = self._context.now_ns
         self._holds = {
             number: held
@@ -478,15 +504,12 @@ class BandedContracts:
         self._holds[number] = _Hold(now_ns, hold_ns)
 
     def _set_timer(self) -> None:
-        is_wanted = self._context.settings.bands.policy is not BandPolicy.FIRST_COME
-        if self._below and is_wanted and not self._is_timer_set:
+        """Look again later while a contract has less than it desires."""
+        if self._is_timer_set or not self._context.reservations.allocator.below:
+            return
+        if self._context.settings.bands.policy is not BandPolicy.FIRST_COME:
             self._is_timer_set = True
             self._context.set_timer(BANDS_TIMER, self._context.settings.bands.raise_after_ns)
-
-
-def _is_below(held: Allocation) -> bool:
-    rates = rates_of(held.request)
-    return rates is not None and every_of(held.granted) > rates.best
 
 
 def _is_better(room: Room, answer: Allocation | Refusal) -> bool:

@@ -193,9 +193,9 @@ class CommandDispatcher:
 
     def _decide_rest(self, rest: Rest) -> None:
         if self._requests.is_open(rest.request):
-            self._run(rest.request, rest.work)
+            self._run(rest.request, rest.work, is_again=True)
 
-    def _run(self, request: Request, work: Callable[[], None]) -> None:
+    def _run(self, request: Request, work: Callable[[], None], *, is_again: bool = False) -> None:
         self._context.reservations.begin_turn()
         try:
             work()
@@ -208,4 +208,5 @@ class CommandDispatcher:
             failed = Refused("the broker failed over this request", hint=hint)
             self._requests.refuse(request, failed)
         took_ns = self._context.reservations.end_turn()
-        self.queue.searched(request.endpoint, took_ns, self._context.now_ns)
+        now_ns = self._context.now_ns
+        self.queue.searched(request.endpoint, took_ns, now_ns, is_again=is_again)

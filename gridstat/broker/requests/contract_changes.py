@@ -166,18 +166,21 @@ class ContractChanges:
         self._start(request, command)
 
     def _start(self, request: Request, command: ChangeSubscription) -> None:
+        is_under_way = False
         try:
             is_under_way = self._change(request, command)
         except GridStatError as error:
             self._requests.refuse(request, error)
-            is_under_way = False
-        if not is_under_way:
-            self._start_next(command.subscription_id)
+        finally:
+            if not is_under_way:
+                self._start_next(command.subscription_id)
 
     def _start_next(self, subscription_id: int) -> None:
+        """Begin the next change in a turn of its end-point, who is charged for its searches."""
         waiting = self._waiting[subscription_id]
         if waiting:
-            self._start(*waiting.popleft())
+            request, command = waiting.popleft()
+            self._requests.go_on(request, partial(self._start, request, command))
         else:
             del self._waiting[subscription_id]
 

@@ -23,10 +23,15 @@ the queue of its end-point:
 - A request goes on after it was served: it is written, and routers confirm. While one of an end-
   point that has nothing else waiting is under way (`served`, until `ended`), an end-point with more
   waiting has one request under way at a time, so that the first one does not share processors with
+<<<<<<< HEAD
   a whole storm. This holds for `HOLD_NS` after a request that was served within `HOLD_NS` of the
   first one under way, and not between end-points that all have many. One that has held others back
   for all that time does not again for `HOLD_PAUSE_NS`.
 - `searched` charges what the path searches of a request took to its end-point. Most take less than
+=======
+  a whole storm. This holds for `HOLD_NS` at most, and not between end-points that all have many.
+- `searched` charges an end-point for the searches and splits of its request. Most take less than
+>>>>>>> i-bands
   `SEARCH_FREE_NS`. One that has used more than `SEARCH_BURST_NS` leaves the round, also with its
   slices, until its part of the broker's time, one in `SEARCH_PARTS`, has made up for it.
 
@@ -181,9 +186,9 @@ class SearchTimes:
         full_ns = self._full_ns.get(who, now_ns)
         return max(now_ns, full_ns - SEARCH_PARTS * SEARCH_BURST_NS)
 
-    def use(self, who: str, took_ns: int, now_ns: int) -> None:
+    def use(self, who: str, took_ns: int, now_ns: int, *, is_again: bool = False) -> None:
         self.total_ns += took_ns
-        charged_ns = took_ns - SEARCH_FREE_NS
+        charged_ns = took_ns if is_again else took_ns - SEARCH_FREE_NS
         if charged_ns <= 0:
             return
         full_ns = max(self._full_ns.pop(who, now_ns), now_ns)
@@ -255,9 +260,12 @@ class FairQueue:
             del self._held[who]
             self._enter(who, now_ns)
 
-    def searched(self, who: str, took_ns: int, now_ns: int) -> None:
-        """Note how long the path searches of a request, or of a slice of one, took."""
-        self.search_times.use(who, took_ns, now_ns)
+    def searched(self, who: str, took_ns: int, now_ns: int, *, is_again: bool = False) -> None:
+        """Note how long the path searches of a request took.
+
+        With `is_again` it is a later slice of the request, or it was decided again: all is charged.
+        """
+        self.search_times.use(who, took_ns, now_ns, is_again=is_again)
 
     def put(
         self, edge: str, forward: Forward, now_ns: int, *, account: str = ""

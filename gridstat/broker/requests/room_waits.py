@@ -1,6 +1,8 @@
 """Requests of end-points that wait until owners have lowered contracts between clouds for them.
 
-    opened --owners were asked for room (`room_requests.py`)--> waiting --ROOM_TIMER--> opened
+    opened --owners were asked for room (`room_requests.py`)--> waiting
+    waiting --ROOM_TIMER, and contracts or the topology have changed--> opened
+    waiting --`AGAIN_NS` has passed--> opened, and the owners are asked again
     waiting --`WAIT_NS_MAX` has passed--> decided with the room that there is
 
 Nothing is reserved or written while a request waits. A repeat of it joins it; a restart forgets it,
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.requests.room_requests import WAIT_NS_MAX
+from gridstat.broker.requests.room_requests import AGAIN_NS, WAIT_NS_MAX
 from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
@@ -25,17 +27,19 @@ if TYPE_CHECKING:
 
 ROOM_TIMER: Final = "room"
 LOOK_NS: Final = NS_PER_S // 10
-"""Interval at which waiting requests are tried again."""
+"""Interval at which waiting requests are tried again, if anything has changed."""
 WAITING_MAX: Final = 10_000
 """Requests that wait at once; others are decided with the room that there is."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Request that waits, and how it is decided."""
+    """Request that waits, how it is decided, and when it was last, with what it has seen then."""
 
     request: Request
     decide: Callable[[], None]
+    decided_ns: int
+    seen: tuple[int, int]
 
 
 class RoomWaits:
@@ -60,17 +64,28 @@ class RoomWaits:
         self._began.setdefault(key, self._context.now_ns)
         if not self._waiting:
             self._context.set_timer(ROOM_TIMER, LOOK_NS)
-        self._waiting.append(_Waiting(request, decide))
+        self._waiting.append(_Waiting(request, decide, self._context.now_ns, self._versions()))
 
     def settled(self, request: Request) -> None:
         """Forget a request that is decided now."""
         self._began.pop((request.endpoint, request.request_id), None)
 
     def look_again(self) -> None:
-        """Try all that wait again, each in its end-point's turn."""
+        """Try again those for which that may help, each in its end-point's turn."""
         waiting, self._waiting = self._waiting, []
+        versions, now_ns = self._versions(), self._context.now_ns
         for each in waiting:
-            self._requests.go_on(each.request, partial(self._decide, each))
+            is_due = now_ns >= each.decided_ns + AGAIN_NS or not self.may_wait(each.request)
+            if is_due or each.seen != versions:
+                self._requests.go_on(each.request, partial(self._decide, each))
+            else:
+                self._waiting.append(each)
+        if self._waiting:
+            self._context.set_timer(ROOM_TIMER, LOOK_NS)
+
+    def _versions(self) -> tuple[int, int]:
+        allocator = self._context.reservations.allocator
+        return allocator.version, allocator.resources.topology_version
 
     def _decide(self, each: _Waiting) -> None:
         if each.request.endpoint in self._context.registry.endpoints:

@@ -22,6 +22,7 @@ from gridstat.broker.permissions import best_priority
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Answered, MatchingLeft, PatternHeld, Subscribed
 from gridstat.broker.records.parent_operations import AnswerBegun
+from gridstat.broker.requests.fair_queue import SearchTimes
 from gridstat.broker.requests.outcomes import (
     ANSWER_BYTES_MAX,
     encode_outcome,
@@ -106,6 +107,8 @@ class Subscriptions:
         self._grants = grants
         self._remote = remote
         self._room = room
+        self._catch_times = SearchTimes()
+        """Time that splits for what patterns catch have taken, by subscriber."""
         self.waits = RoomWaits(context, requests)
         self.matching = PatternMatching(context, self.grant_match, grants)
 
@@ -293,7 +296,10 @@ class Subscriptions:
             self._context.quotas.check_caught(publisher, number, endpoint.name)
         registry = self._context.registry
         request = self._allocation_request(endpoint, publication, qos, publisher)
-        answer = self._room.allocate(request, applied, operations)
+        if pattern_id:
+            answer = self._allocate_caught(request, applied, operations)
+        else:
+            answer = self._room.allocate(request, applied, operations)
         if isinstance(answer, Refusal):
             return self._with_table_refusals(answer)
         registry.next_subscription_id()
@@ -302,6 +308,24 @@ class Subscriptions:
             raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
         self._context.quotas.note_shares(answer)
         return record_of(answer, label=label, pattern_id=pattern_id)
+
+    def _allocate_caught(
+        self, request: AllocationRequest, applied: Applied, operations: list[Operation]
+    ) -> Allocation | Refusal:
+        """Reserve what a pattern has caught, perhaps in a turn of somebody else.
+
+        A subscriber whose patterns have used up their search time lowers nobody for now.
+        """
+        who, now_ns = request.subscriber, self._context.now_ns
+        allocator = self._context.reservations.allocator
+        if self._catch_times.ready_ns(who, now_ns) > now_ns:
+            return allocator.allocate(request)
+        before_ns = allocator.split_ns
+        answer = self._room.allocate(request, applied, operations)
+        took_ns = allocator.split_ns - before_ns
+        self._catch_times.use(who, took_ns, now_ns, is_again=True)
+        allocator.charged_elsewhere(took_ns)
+        return answer
 
     def _with_table_refusals(self, refusal: Refusal) -> Refusal:
         """Add the routers that refuse their tables, and so are not used, to the hint."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gridstat.broker.capacity.allocator import zero_clock
 from gridstat.broker.capacity.band_planning import every_of
 from gridstat.broker.capacity.charges import event_rate
 from gridstat.broker.tree.band_changes import every_worst_of
 from gridstat.broker.tree.tree_operations import Stage, body_of
 from gridstat.model.band_law import BandedContract, BandPolicy, Carriage, split
+from gridstat.model.paths.budget import Budget
 from gridstat.model.qos import BASELINE_MODE
 from gridstat.net.command.segment_messages import LowerContract
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 CONSIDERED_MAX: Final = 4_096
 """Contracts on short channels that one plan looks at; with more it waits for nobody."""
+SPLIT_S: Final = 0.25
+"""Time for one split, by its steps; a plan whose split takes longer waits for nobody."""
 
 
 class _Member(NamedTuple):
@@ -160,7 +164,7 @@ class ScopeRoom:
             )
             for at, (member, used) in enumerate(zip(members, uses, strict=False))
         ]
-        return split(contracts, carriages, free)
+        return split(contracts, carriages, free, Budget(zero_clock, SPLIT_S))
 
 
 def every_of_any(body: HoldingBody) -> int:

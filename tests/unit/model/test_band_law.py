@@ -189,3 +189,28 @@ def _is_fair(
         if other.priority == each.priority
         and any(element in dict(carriages[at].charges) for at in other.carriages)
     )
+
+
+class Steps:
+    """A budget of so many steps."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def is_spent(self, steps: int = 1) -> bool:
+        self.left -= steps
+        return self.left < 0
+
+
+def test_a_split_ends_with_its_budget_and_not_half_done() -> None:
+    some = [alone(number) for number in range(30)]
+    carriages = [Carriage(RATE, ((1, 1),)) for _ in some]
+    free: dict[Element, Fraction] = {1: Fraction(600)}
+    whole = split(some, carriages, free)
+    assert whole is not None
+    budget = Steps(10_000)
+    assert split(some, carriages, free, budget) == whole
+    took = 10_000 - budget.left
+    assert took > len(some)
+    for fewer in (1, took // 2, took - 1):
+        assert split(some, carriages, free, Steps(fewer)) is None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gridstat.broker.requests.banded_contracts import BandedContracts
 from gridstat.broker.settings import AccessSettings, BandSettings, BrokerSettings
 from gridstat.console.cli.explain import explained_subscription
 from gridstat.model.band_law import BandPolicy
@@ -16,10 +17,13 @@ from gridstat.model.identifiers import ChannelId
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.net.command.endpoint_messages import (
+    ChangePublication,
     ChangeSubscription,
     ContractChanged,
     GrantedOutcome,
     RefusedOutcome,
+    Subscribe,
+    SubscriptionRequest,
     Unpublished,
     Unsubscribe,
 )
@@ -31,16 +35,23 @@ from tests.unit.broker.conversation import Conversation
 from tests.unit.broker.stand_ins import CENTRE, CLOUD, PMU, subscribe
 
 if TYPE_CHECKING:
+    from gridstat.broker.capacity.allocation import AllocationRequest
+    from gridstat.model.access_rules import AccessRule
     from gridstat.net.command.endpoint_messages import Outcome
 
 IN, OUT = f"{CLOUD}/e0", f"{CLOUD}/e2"
+OTHER = f"{CLOUD}/desk"
 WIDE = QosRequest(every_worst=60)
 URGENT = QosRequest(priority=1)
 HOLD_NS = BandSettings().raise_after_ns
 
 
 def one_channel(
-    events_per_s: int, policy: BandPolicy = BandPolicy.BANDS, *, may_preempt: bool = False
+    events_per_s: int,
+    policy: BandPolicy = BandPolicy.BANDS,
+    *,
+    may_preempt: bool = False,
+    rules: tuple[AccessRule, ...] = (),
 ) -> Conversation:
     """A publisher of 40 variables and a subscriber, with one channel between their edges."""
     routers = [Router(name, RouterRole.EDGE) for name in (IN, OUT)]
@@ -52,7 +63,8 @@ def one_channel(
     settings = BrokerSettings(
         CLOUD,
         bands=BandSettings(policy=policy),
-        access=AccessSettings(rules=(replace(OPEN_RULE, may_preempt=may_preempt),)),
+        access=AccessSettings(rules=rules or (replace(OPEN_RULE, may_preempt=may_preempt),)),
+        modes_defined=frozenset(range(1, 20)),
     )
     cloud = Conversation((routers, channels), settings=settings).start()
     cloud.attach(PMU, IN, data_port=0)
@@ -190,6 +202,45 @@ def test_nobody_is_raised_before_the_hold_down() -> None:
     assert everys(cloud) == {"v0": 1}
 
 
+def test_room_that_a_replaced_path_leaves_raises_the_lowered() -> None:
+    """The path before a change is charged until the routers have torn it down."""
+    cloud = one_channel(45)
+    ask(cloud, 0, QosRequest(every=2, every_worst=60))
+    urgent = ask(cloud, 1, QosRequest(every=2, priority=1))
+    assert isinstance(urgent, GrantedOutcome)
+    assert everys(cloud) == {"v0": 4, "v1": 2}
+    cloud.advance(2 * HOLD_NS)
+    cloud.routers[IN].is_silent = True
+    less = ModalQos({0: QosRequest(every=4, priority=1)})
+    change = ChangeSubscription(subscription_id=urgent.subscription_id, qos=less)
+    cloud.send(CENTRE, OUT, change)
+    cloud.advance(2 * HOLD_NS)
+    assert everys(cloud) == {"v0": 4, "v1": 4}
+    cloud.routers[IN].is_silent = False
+    cloud.confirm(IN)
+    cloud.advance(2 * HOLD_NS)
+    assert everys(cloud) == {"v0": 2, "v1": 4}
+    assert ordered(cloud) == everys(cloud)
+
+
+def test_who_is_lowered_by_a_change_of_period_is_raised_when_room_returns() -> None:
+    """Not every decision that gives less than desired is one about bands."""
+    cloud = one_channel(60)
+    slow = ChangePublication(name=name(0), period=Period(1, 30))
+    fast = ChangePublication(name=name(0), period=Period(1, 60))
+    cloud.ask(PMU, IN, slow)
+    cloud.advance(10 * NS_PER_S)
+    ask(cloud, 0)
+    other = ask(cloud, 1, QosRequest(every=2))
+    assert isinstance(other, GrantedOutcome)
+    cloud.ask(PMU, IN, fast)
+    cloud.advance(10 * NS_PER_S)
+    assert everys(cloud) == {"v0": 2, "v1": 2}
+    cloud.ask(CENTRE, OUT, Unsubscribe(subscription_ids=(other.subscription_id,)))
+    cloud.advance(3 * HOLD_NS)
+    assert everys(cloud) == ordered(cloud) == {"v0": 1}
+
+
 def test_a_subscriber_that_comes_and_goes_moves_others_ever_more_rarely() -> None:
     cloud = one_channel(60)
     ask(cloud, 0)
@@ -272,6 +323,75 @@ def explained(cloud: Conversation, number: int) -> dict[str, Any]:
     return dict(found)
 
 
+# Cost.
+
+
+def test_who_makes_others_give_way_again_and_again_waits_for_it() -> None:
+    """What the splits of its requests take is charged to its search time, and to nobody else's."""
+    cloud = one_channel(15 * 39)
+    cloud.attach(OTHER, OUT)
+    for number in range(39):
+        ask(cloud, number, QosRequest(every=4, every_worst=60))
+    wanted = subscribe(name(39), WIDE)
+    for _ in range(100):
+        last = cloud.send(CENTRE, OUT, wanted)
+        cloud.settle()
+        if (CENTRE, last) not in cloud.answers:
+            break
+        (outcome,) = cloud.answers[CENTRE, last]
+        assert isinstance(outcome, GrantedOutcome)
+        cloud.ask(CENTRE, OUT, Unsubscribe(subscription_ids=(outcome.subscription_id,)))
+    else:
+        raise AssertionError("it was never held back")
+    assert cloud.broker.survey()["requests"]["search_ms"] > 200
+    (outcome,) = cloud.ask(OTHER, OUT, subscribe(name(39), WIDE))
+    assert isinstance(outcome, GrantedOutcome)
+    assert (CENTRE, last) not in cloud.answers
+
+
+def test_a_change_that_waited_for_another_is_charged_too() -> None:
+    cloud = one_channel(15 * 39)
+    for number in range(39):
+        ask(cloud, number, QosRequest(every=4, every_worst=60))
+    outcome = ask(cloud, 39, QosRequest(every=60, every_worst=90))
+    assert isinstance(outcome, GrantedOutcome)
+    cloud.advance(NS_PER_S)
+    cloud.routers[IN].is_silent = True
+    number = outcome.subscription_id
+    for qos in (QosRequest(every=90), WIDE):
+        change = ChangeSubscription(subscription_id=number, qos=ModalQos({0: qos}))
+        last = cloud.send(CENTRE, OUT, change)
+    cloud.settle()
+    before_ms = cloud.broker.survey()["requests"]["search_ms"]
+    cloud.routers[IN].is_silent = False
+    cloud.confirm(IN)
+    cloud.settle()
+    (outcome,) = cloud.answers[CENTRE, last]
+    assert isinstance(outcome, GrantedOutcome)
+    assert outcome.granted[0].every == 5
+    assert cloud.broker.survey()["requests"]["search_ms"] > before_ms + 2
+
+
+def test_a_pattern_whose_search_time_is_used_up_lowers_nobody_for_now() -> None:
+    """What it catches is decided in turns of others, which it must not delay."""
+    cloud = one_channel(15 * 39)
+    for number in range(39):
+        ask(cloud, number, QosRequest(every=4, every_worst=60))
+    cloud.attach(OTHER, IN, data_port=0)
+    cloud.ask(CENTRE, OUT, subscribe(f"{OTHER}/*", QosRequest(priority=2)))
+    before_ms = cloud.broker.survey()["requests"]["search_ms"]
+    for number in range(150):
+        cloud.publish(f"{OTHER}/w{number}", IN, period=Period(1, 3))
+    cloud.settle()
+    caught = {key for key in everys(cloud) if key.startswith("w")}
+    assert 10 < len(caught) < 100
+    assert cloud.broker.survey()["requests"]["search_ms"] < before_ms + 50, "not the publisher's"
+    cloud.advance(60 * NS_PER_S)
+    cloud.publish(f"{OTHER}/last", IN, period=Period(1, 3))
+    cloud.settle()
+    assert everys(cloud)["last"] == 1
+
+
 # Pre-emption.
 
 LAST = QosRequest(every=2, priority=6)
@@ -337,3 +457,56 @@ def test_a_failed_write_ends_nobody() -> None:
     assert isinstance(ask(cloud, 2, URGENT), RefusedOutcome)
     assert cloud.broker.snapshot()[2:] == before
     assert cloud.broker.reservations.allocator.contracts.keys() == {1, 2}
+
+
+def test_the_right_to_end_others_comes_from_the_rule_that_allows_the_contract() -> None:
+    """One rule lets it end others at low priorities, another one lets it have high ones."""
+    low = replace(OPEN_RULE, identifier="low", priority_best=5, may_preempt=True)
+    cloud = one_channel(60, BandPolicy.PREEMPT, rules=(OPEN_RULE, low))
+    ask(cloud, 0, LAST)
+    ask(cloud, 1, LAST)
+    assert isinstance(ask(cloud, 2, URGENT), RefusedOutcome)
+    assert everys(cloud) == {"v0": 2, "v1": 2}
+    assert isinstance(ask(cloud, 2, QosRequest(every=2, priority=5)), GrantedOutcome)
+    assert everys(cloud) == {"v0": 2, "v2": 2}
+
+
+def test_the_right_to_end_others_ends_with_the_bytes_of_its_rule() -> None:
+    few = replace(OPEN_RULE, identifier="few", reserved_bytes_per_s=5_000, may_preempt=True)
+    cloud = one_channel(60, BandPolicy.PREEMPT, rules=(OPEN_RULE, few))
+    ask(cloud, 0, LAST)
+    ask(cloud, 1, LAST)
+    assert isinstance(ask(cloud, 2, URGENT), RefusedOutcome)
+    assert everys(cloud) == {"v0": 2, "v1": 2}
+
+
+def test_a_request_with_too_many_qualities_ends_nobody() -> None:
+    cloud = one_channel(60, BandPolicy.PREEMPT, may_preempt=True)
+    ask(cloud, 0, LAST)
+    ask(cloud, 1, LAST)
+    modes = {mode: QosRequest(every=1 << mode, priority=1) for mode in range(17)}
+    wanted = Subscribe(subscriptions=(SubscriptionRequest(name=name(2), qos=ModalQos(modes)),))
+    (outcome,) = cloud.ask(CENTRE, OUT, wanted)
+    assert isinstance(outcome, RefusedOutcome)
+    assert everys(cloud) == {"v0": 2, "v1": 2}
+
+
+def test_nobody_is_ended_if_the_last_search_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trials may use up the time of a request's searches, of which the last one is short."""
+    cloud = one_channel(60, BandPolicy.PREEMPT, may_preempt=True)
+    ask(cloud, 0, QosRequest(every=2, every_worst=4, priority=6))
+    ask(cloud, 1, LAST)
+    charged = cloud.broker.reservations.resources.channel(1).bytes.value
+
+    def one_too_few(bands: BandedContracts, request: AllocationRequest) -> list[int]:
+        del bands, request
+        return [2]
+
+    monkeypatch.setattr(BandedContracts, "_to_end", one_too_few)
+    assert isinstance(ask(cloud, 2, URGENT), RefusedOutcome)
+    assert everys(cloud) == {"v0": 2, "v1": 2}
+    assert cloud.broker.reservations.resources.channel(1).bytes.value == charged
+    assert cloud.broker.reservations.allocator.contracts.keys() == {1, 2}
+    cloud.advance(NS_PER_S)
+    assert ordered(cloud) == {"v0": 2, "v1": 2}
+    assert not cloud.notices.get(CENTRE)

@@ -369,6 +369,15 @@ def test_searches_that_take_as_long_as_most_are_not_charged() -> None:
     assert found.search_times.total_ns == 100_000 * SEARCH_FREE_NS
 
 
+def test_what_is_decided_again_has_no_free_search_time() -> None:
+    found = queue()
+    for _ in range(SEARCH_BURST_NS // SEARCH_FREE_NS):
+        found.searched("waiting", SEARCH_FREE_NS, 0, is_again=True)
+    assert found.search_times.ready_ns("waiting", 0) == 0
+    found.searched("waiting", SEARCH_FREE_NS, 0, is_again=True)
+    assert found.search_times.ready_ns("waiting", 0) == SEARCH_PARTS * SEARCH_FREE_NS
+
+
 def test_a_request_that_would_wait_too_long_for_search_time_is_refused_in_words() -> None:
     found = queue()
     found.searched("searcher", SEARCH_BURST_NS + NS_PER_S, 0)

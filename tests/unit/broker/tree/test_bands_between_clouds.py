@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from gridstat.broker.requests.banded_contracts import BandedContracts
 from gridstat.broker.settings import BandSettings
+from gridstat.broker.tree import scope_room
+from gridstat.broker.tree.owned_contracts import OwnedContracts
 from gridstat.console.cli.explain import explained
 from gridstat.model.band_law import BandPolicy
 from gridstat.model.errors import ChannelFull
@@ -31,7 +34,9 @@ from tests.unit.broker.stand_ins import publish, subscribe, variable
 from tests.unit.broker.tree.family import DEFAULTS, Family
 
 if TYPE_CHECKING:
+    from gridstat.broker.capacity.allocation import AllocationRequest
     from gridstat.net.command.endpoint_messages import Outcome
+    from gridstat.net.command.segment_messages import LowerContract
 
 PARENTS: Final = {"c1": "root", "c2": "root"}
 PMU, DESK, NEAR = "c1/pmu", "c2/desk", "c1/desk"
@@ -210,6 +215,31 @@ def test_a_contract_between_clouds_gives_way_to_one_inside() -> None:
     assert told(family, DESK) == [2]
 
 
+def test_a_request_that_waits_for_an_owner_is_not_decided_again_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    family = two_clouds()
+    ask(family, DESK, 0)
+    decided: list[int] = []
+    wants_room = BandedContracts.wants_room
+
+    def counted(bands: BandedContracts, request: AllocationRequest) -> bool:
+        decided.append(request.subscription_id)
+        return wants_room(bands, request)
+
+    def never(contracts: OwnedContracts, message: LowerContract) -> None:
+        del contracts, message
+
+    monkeypatch.setattr(BandedContracts, "wants_room", counted)
+    monkeypatch.setattr(OwnedContracts, "lower", never)
+    leaf = family.leaves["c1"]
+    request = leaf.send(NEAR, "c1/e1", subscribe(name(1), URGENT))
+    rest(family)
+    (outcome,) = leaf.answers[NEAR, request]
+    assert isinstance(outcome, RefusedOutcome)
+    assert len(decided) == 2, "at first, and when the owner is asked again"
+
+
 def test_a_broker_between_passes_the_request_up_to_the_owner() -> None:
     family = two_clouds(is_deep=True)
     ask(family, DESK, 0)
@@ -247,6 +277,17 @@ def test_a_request_for_one_mode_only_lowers_its_equals_to_its_rate() -> None:
     (outcome,) = leaf.answers[DESK, request]
     assert isinstance(outcome, GrantedOutcome)
     assert told(family, DESK) == [2]
+
+
+def test_a_split_between_clouds_that_takes_too_long_lowers_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scope_room, "SPLIT_S", 1e-5)
+    family = two_clouds(240, narrow=("c1/b", "c2/b"))
+    for number in range(4):
+        ask(family, DESK, number)
+    assert isinstance(ask(family, DESK, 4, URGENT), RefusedOutcome)
+    assert everys(family) == {"v0": 1, "v1": 1, "v2": 1, "v3": 1}
 
 
 @pytest.mark.parametrize("where", [NARROW, ("c1/b", "c2/b")])
