@@ -112,6 +112,8 @@ class RequestIntake:
             self._check_number(forward)
             command = _decode(forward.body)
             if self._is_under_way(edge, forward):
+                if isinstance(command, Attach) and command.edge == edge:
+                    self._presence.attached_again(edge, forward.endpoint, command.incarnation)
                 return None
             if (
                 isinstance(command, Detach)

@@ -7,6 +7,7 @@ import pytest
 from gridstat.model.errors import LayoutError
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import Attach, Detach
+from gridstat.net.command.router_messages import AttachmentChanged
 from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE
 
@@ -135,6 +136,24 @@ def test_an_attachment_that_is_repeated_by_a_later_session_says_that_the_end_poi
     repeated = cloud.ask(CENTRE, "c1/e2", attach_command("c1/e2"), request_id=number)
 
     assert repeated == (again,)
+    cloud.advance(3 * cloud.settings.grace_ns)
+    assert CENTRE in cloud.broker.registry.endpoints
+
+
+def test_an_attachment_that_is_repeated_while_it_is_being_written_says_that_too(
+    cloud: Conversation,
+) -> None:
+    """The broker was held up, and receives both with the loss of the session in between."""
+    cloud.is_journal_held = True
+    number = cloud.send(CENTRE, "c1/e2", attach_command("c1/e2"))
+    cloud.lose(CENTRE, "c1/e2", "c1/e3")
+    cloud.hear("c1/e2", AttachmentChanged(endpoint=CENTRE, is_up=True))
+    assert cloud.send(CENTRE, "c1/e2", attach_command("c1/e2"), request_id=number) == number
+    cloud.write()
+    cloud.is_journal_held = False
+    cloud.settle()
+
+    assert cloud.broker.registry.endpoints[CENTRE].edges_up() == ["c1/e2"]
     cloud.advance(3 * cloud.settings.grace_ns)
     assert CENTRE in cloud.broker.registry.endpoints
 
