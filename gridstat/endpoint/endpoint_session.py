@@ -136,6 +136,11 @@ class EndPointSession:
         self._is_ticking = False
 
     @property
+    def is_restoring(self) -> bool:
+        """True while registrations are requested again and not all are answered."""
+        return self._restoring > 0
+
+    @property
     def attached_edges(self) -> tuple[str, ...]:
         """Edges that accept requests now, the preferred one first."""
         return tuple(edge.name for edge in self._edges.values() if edge.is_attached)

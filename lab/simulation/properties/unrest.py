@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.endpoint.endpoint_session import TICK
+from gridstat.endpoint.endpoint_session import TICK, EndPointSession
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -37,6 +37,9 @@ def unrest_of_endpoints(endpoints: Mapping[str, EndPointNode]) -> str | None:
         if not application.is_idle:
             asked = next(iter(application.waiting.values()), None)
             return f"end-point {name} waits for an answer: {asked}"
+        session = node.machine
+        if isinstance(session, EndPointSession) and session.is_restoring:
+            return f"{name} awaits its registrations"
         is_trying = bool(
             node.turned_away or application.has_lost_contracts or application.withdrawn
         )
