@@ -37,15 +37,18 @@ def unrest_of_endpoints(endpoints: Mapping[str, EndPointNode]) -> str | None:
         if not application.is_idle:
             asked = next(iter(application.waiting.values()), None)
             return f"end-point {name} waits for an answer: {asked}"
-        session = node.machine
-        if isinstance(session, EndPointSession) and session.is_restoring:
-            return f"{name} awaits its registrations"
-        is_trying = bool(
-            node.turned_away or application.has_lost_contracts or application.withdrawn
-        )
-        if node.has_timer(TICK) and not is_trying:
+        if _is_busy(node):
             return f"the session of {name} is busy"
     return None
+
+
+def _is_busy(node: EndPointNode) -> bool:
+    """Return whether a session has something to do but to try again from time to time."""
+    session, application = node.machine, node.application
+    if isinstance(session, EndPointSession) and session.is_restoring:
+        return True
+    is_trying = node.turned_away or application.has_lost_contracts or application.withdrawn
+    return node.has_timer(TICK) and not is_trying
 
 
 def absent(broker: LeafBroker) -> str | None:
