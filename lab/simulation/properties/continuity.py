@@ -70,6 +70,8 @@ class Continuity:
             return  # The publisher changes its period or is absent.
         if publisher.attached != registry.endpoints[publisher.name].attachments.keys():
             return  # Back at one edge, it does not send to the other yet.
+        if publisher.attached.isdisjoint(path.routers[0] for path in record.paths):
+            return  # It has come back elsewhere since, and the contract moves once more.
         downs = {here.down_channel_id for here in subscriber.attachments.values()}
         if downs.isdisjoint(arrivals(self._cloud, publisher, variable.variable_id, 0)):
             raise PropertyBroken(
