@@ -9,8 +9,6 @@ overlap may exceed a limit; to refuse it would refuse changes that end with less
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
-from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -25,12 +23,13 @@ from gridstat.broker.capacity.allocation import (
     is_node_disjoint,
     shares_edge,
 )
+from gridstat.broker.capacity.avoided_routers import AvoidedRouters
 from gridstat.broker.capacity.band_planning import (
     Adjusted,
+    LimitsBefore,
     Member,
     Rates,
     Room,
-    Standing,
     at_every,
     cap_of_equal,
     elements_of,
@@ -44,10 +43,11 @@ from gridstat.broker.capacity.band_planning import (
 from gridstat.broker.capacity.charges import check_rate
 from gridstat.broker.capacity.identity_shares import IdentityShares, Replaced
 from gridstat.broker.capacity.latency_promises import PathKey
-from gridstat.broker.capacity.negotiation import band_of, differences, replay_band
+from gridstat.broker.capacity.negotiation import band_of, differences, replay_band, with_headroom_us
 from gridstat.broker.capacity.path_cache import SEARCH_BUDGET_S, SPLITS_S
 from gridstat.broker.capacity.path_skew import promised_us
 from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
+from gridstat.broker.capacity.retiring_claims import UNASSIGNED, RetiringClaims
 from gridstat.broker.interning import same, same_quality
 from gridstat.model.errors import (
     IntervalNotSatisfiable,
@@ -60,17 +60,12 @@ from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+    from fractions import Fraction
 
     from gridstat.broker.capacity.latency_promises import Element
     from gridstat.broker.capacity.negotiation import Band, Quality
     from gridstat.broker.capacity.resources import Claim, LoadChange, Resources
-    from gridstat.model.qos import Qos
 
-LATENCY_HEADROOM: Final = Fraction(5, 4)
-"""Factor above the prediction with which a latency worse than desired is granted, if allowed.
-
-Without it the next subscription on the same path would make the contract late at once.
-"""
 SPLIT_ANEW: Final = "it shares with others that have as much right"
 """Reason of a rate below the desired one after a split, for people."""
 CONSIDERED_MAX: Final = 1_024
@@ -81,8 +76,6 @@ STEPS_PER_LOOK: Final = 4
 """Steps of a path search that take as long as a look at one contract."""
 STEPS_PER_TRIAL: Final = 100
 """Steps of a path search that take as long as the rest of a request for room."""
-UNASSIGNED: Final = -1
-"""Generation of claims whose change is decided, but has no generation number yet."""
 
 
 def zero_clock() -> float:
@@ -466,14 +459,14 @@ class Allocator:
         Divisors of one variable may load a hop more together when one of them is lowered.
         """
         changes = tuple(changes)
-        standing = Standing(self.resources, (before for before, _ in changes))
+        limits = LimitsBefore(self.resources, (before for before, _ in changes))
         lowered = []
         overfull: set[str] = set()
         for before, every in changes:
             after = at_every(before, every, why)
             overfull.update(self._exchange(before, after).overfull_rows)
             lowered.append(Adjusted(before, after))
-        broken = standing.broken()
+        broken = limits.broken()
         blamed = {
             before.subscription_id
             for before, _ in changes
@@ -623,7 +616,7 @@ class Allocator:
             {
                 mode: qos
                 if qos.latency_us == band.desired[mode].latency_us
-                else replace(qos, latency_us=_with_headroom_us(qos, plan.paths))
+                else replace(qos, latency_us=with_headroom_us(qos, plan.slowest_us(qos)))
                 for mode, qos in plan.quality.items()
             }
         )
@@ -787,11 +780,6 @@ def _checked(trial: Trial, *, is_kept: bool) -> Trial:
     return structs.replace(trial, ignoring=trial.ignoring | {Limit.SHARE}) if is_kept else trial
 
 
-def _with_headroom_us(qos: Qos, paths: tuple[AllocatedPath, ...]) -> int:
-    slowest_us = max(path.latency_us for path in paths[: qos.redundancy])
-    return min(qos.latency_us, ceil(LATENCY_HEADROOM * slowest_us))
-
-
 def _between_gates_of(request: AllocationRequest, path: AllocatedPath) -> AllocationRequest:
     """Return the request for a path that takes the place of this one: by the same gates, as all
     others are in use."""
@@ -804,86 +792,3 @@ def _between_gates_of(request: AllocationRequest, path: AllocatedPath) -> Alloca
 
 def _claims(contract: Allocation) -> tuple[Claim, ...]:
     return claims_of(contract.request, contract.granted, contract.paths)
-
-
-class RetiringClaims:
-    """Claims of replaced paths, charged until the routers have torn those paths down.
-
-    Changes may overlap: a second change comes while the old paths of the first are still up, or a
-    path fails during a change of period. Claims are therefore kept by the generation that retires
-    them.
-    """
-
-    def __init__(self, resources: Resources) -> None:
-        self._resources = resources
-        self._claims: dict[int, dict[int, list[Claim]]] = {}
-
-    def charge(
-        self, subscription_id: int, claims: tuple[Claim, ...], generation: int = UNASSIGNED
-    ) -> None:
-        """Charge the claims of paths that are still on the routers, until `release`."""
-        self._resources.take(claims)
-        found = self._claims.setdefault(subscription_id, {})
-        found.setdefault(generation, []).extend(claims)
-
-    def assign(self, subscription_id: int, generation: int) -> None:
-        """Assign the claims of the latest changes to the generation that retires them."""
-        found = self._claims.get(subscription_id, {})
-        claims = found.pop(UNASSIGNED, None)
-        if claims is not None:
-            found.setdefault(generation, []).extend(claims)
-
-    def release(self, subscription_id: int, *generations: int) -> bool:
-        """Release the claims that these generations retire, or all claims if none is given.
-
-        Return whether there were any.
-        """
-        found = self._claims.get(subscription_id, {})
-        before = len(found)
-        for generation in generations or tuple(found):
-            self._resources.give_back(found.pop(generation, ()))
-        if not found:
-            self._claims.pop(subscription_id, None)
-        return len(found) < before
-
-    def of(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
-        """Return the retiring claims of a contract, by generation."""
-        found = self._claims.get(subscription_id, {})
-        return {generation: tuple(claims) for generation, claims in found.items()}
-
-
-class AvoidedRouters:
-    """Routers, by variable, whose cores cannot hold the variable's row; paths avoid them.
-
-    A router stays listed for a while after the refused row was removed.
-    """
-
-    def __init__(self) -> None:
-        self._routers: dict[int, set[str]] = {}
-        self.counts: dict[tuple[str, int], int] = {}
-        """Number of times that a refused row was removed from a router; entries expire."""
-
-    def of(self, variable_id: int) -> frozenset[str]:
-        return frozenset(self._routers.get(variable_id, ()))
-
-    def mark(self, router: str, variable_id: int) -> bool:
-        """List a router; return whether it was not listed before."""
-        found = self._routers.setdefault(variable_id, set())
-        is_new = router not in found
-        found.add(router)
-        return is_new
-
-    def clear(self, router: str, variable_id: int) -> bool:
-        """Remove a router; return whether it was listed."""
-        found = self._routers.get(variable_id, set())
-        is_new = router in found
-        found.discard(router)
-        if not found:
-            self._routers.pop(variable_id, None)
-        return is_new
-
-    def clear_router(self, router: str) -> None:
-        """Remove a router that has a new core, or none."""
-        for variable_id in list(self._routers):
-            self.clear(router, variable_id)
-        self.counts = {key: count for key, count in self.counts.items() if key[0] != router}

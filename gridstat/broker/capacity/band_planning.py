@@ -136,7 +136,7 @@ def limited_elements(resources: Resources, paths: Iterable[AllocatedPath]) -> se
     return found
 
 
-class Standing:
+class LimitsBefore:
     """What is over its limits on some paths before contracts on them are changed."""
 
     def __init__(self, resources: Resources, contracts: Iterable[Allocation]) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from math import ceil
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 Quality = dict[int, "Qos"]
 """Granted or requested quality of each mode."""
+LATENCY_HEADROOM: Final = Fraction(5, 4)
+"""Factor above the prediction with which a latency worse than desired is granted, if allowed.
+
+Without it the next subscription on the same path would make the contract late at once.
+"""
 
 
 class Band(Struct, frozen=True):
@@ -215,3 +221,8 @@ def _chained(quality: Mapping[int, Qos]) -> Quality:
 
 def _in_mode(mode: int, text: str) -> str:
     return f"mode {mode}: {text}" if mode else text
+
+
+def with_headroom_us(qos: Qos, slowest_us: int) -> int:
+    """Return the latency to promise where the slowest path is predicted to take so long."""
+    return min(qos.latency_us, ceil(LATENCY_HEADROOM * slowest_us))

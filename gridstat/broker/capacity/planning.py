@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.resources import Resources
     from gridstat.model.paths import Found, FoundPath
     from gridstat.model.paths.budget import Budget
+    from gridstat.model.qos import Qos
 
 _BY_LATENCY: Final = frozenset({"latency", "budget"})
 """Reasons of a search that may differ with the present latencies."""
@@ -95,6 +96,10 @@ class Plan(Struct, frozen=True):
     touched: LoadChange
     is_node_disjoint: bool
     shares_edge: bool
+
+    def slowest_us(self, qos: Qos) -> int:
+        """Return the latency predicted for the slowest path that such a mode uses."""
+        return max(path.latency_us for path in self.paths[: qos.redundancy])
 
 
 class Planner:

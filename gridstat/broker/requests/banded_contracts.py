@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec import structs
 
 from gridstat.broker.capacity.allocation import Allocation, Refusal
-from gridstat.broker.capacity.allocator import CONSIDERED_MAX, UNASSIGNED
+from gridstat.broker.capacity.allocator import CONSIDERED_MAX
 from gridstat.broker.capacity.band_planning import every_of, is_below, rates_of
+from gridstat.broker.capacity.retiring_claims import UNASSIGNED
 from gridstat.broker.effects.contract_effects import RETIRING_MAX
 from gridstat.broker.leaf_capability import LeafCapability
 from gridstat.broker.permissions import best_priority
