@@ -23,15 +23,10 @@ the queue of its end-point:
 - A request goes on after it was served: it is written, and routers confirm. While one of an end-
   point that has nothing else waiting is under way (`served`, until `ended`), an end-point with more
   waiting has one request under way at a time, so that the first one does not share processors with
-<<<<<<< HEAD
   a whole storm. This holds for `HOLD_NS` after a request that was served within `HOLD_NS` of the
   first one under way, and not between end-points that all have many. One that has held others back
   for all that time does not again for `HOLD_PAUSE_NS`.
-- `searched` charges what the path searches of a request took to its end-point. Most take less than
-=======
-  a whole storm. This holds for `HOLD_NS` at most, and not between end-points that all have many.
 - `searched` charges an end-point for the searches and splits of its request. Most take less than
->>>>>>> i-bands
   `SEARCH_FREE_NS`. One that has used more than `SEARCH_BURST_NS` leaves the round, also with its
   slices, until its part of the broker's time, one in `SEARCH_PARTS`, has made up for it.
 
