@@ -95,9 +95,11 @@ class Storms:
         subscriber = self._rig.end_points({f"{CLOUD}/greedy": [HERE]})
         publisher.ask(_publish("g", count, FAST), within_s=STORM_S_MAX)
         names = [f"{CLOUD}/greedy-publisher/g{at}" for at in range(count)]
-        return self._beside(
+        beside = self._beside(
             subscriber, _subscribe(f"{CLOUD}/greedy", names, outstanding=64), count, _answered
         )
+        subscriber.ask({"do": "unsubscribe"}, within_s=STORM_S_MAX)
+        return beside
 
     def beside_many_variables(self, count: int) -> Beside:
         """Measure while a publisher registers thousands of variables against a stranger's `**`."""
@@ -173,12 +175,10 @@ class Storms:
         took_ms = self.grants()
         ended_ns = time.monotonic_ns()
         answer = neighbour.finish(within_s=STORM_S_MAX)
-        worked_ns = worked_until(answer)
-        neighbour.ask({"do": "unsubscribe"}, within_s=STORM_S_MAX)
         return Beside(
             took_ms,
             max(0, wanted - work_of(answer)),
-            idle_share(began_ns, ended_ns, worked_ns),
+            idle_share(began_ns, ended_ns, worked_until(answer)),
         )
 
 
