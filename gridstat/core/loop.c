@@ -111,6 +111,14 @@ static void note_unforwarded(gs_loop *loop, bool was_full, uint64_t now_ns)
     loop->believed = believed;
 }
 
+/* The data port was empty: after a while the flood is over. */
+static void note_empty(gs_loop *loop)
+{
+    loop->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
+    if (loop->looked_ns - loop->rejected_ns > GS_POLL_NS)
+        loop->is_flooded = false;
+}
+
 /* Make one receive call, forward and flush, so that no event waits for others. True when more may
  * be waiting; then every message that came to the port before `taken_ns` has been taken. */
 static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *received,
@@ -121,8 +129,11 @@ static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *rece
     uint32_t wanted = loop->next_call;
     *taken_ns = loop->looked_ns; /* Read before the call: the process may be stopped within it. */
     int count = gs_receive(loop->sockets[port], received->messages, wanted, core->limits.is_posix);
-    if (count <= 0)
+    if (count <= 0) {
+        if (loop->is_flooded && port == GS_PORT_DATA)
+            note_empty(loop);
         return false;
+    }
     size_t bytes = 0;
     gs_now now = gs_now_read();
     loop->looked_ns = now.steady_ns;
@@ -212,22 +223,37 @@ static void serve_round(gs_loop *loop, const struct pollfd *ready, batch *receiv
     tend(loop);
 }
 
-/* Wait until a port is ready, or the thread is due. The data port, flooded, is looked at after a
- * rest, whether it is ready or not; the urgent one never rests. */
-static int wait_round(gs_loop *loop, struct pollfd *ready)
+/* Charge the last round to the time of polling. False: the rest of the window is for others. */
+static bool may_poll(gs_loop *loop, uint64_t round_ns)
+{
+    if (loop->looked_ns - loop->poll_window_ns >= GS_POLL_WINDOW_NS) {
+        loop->poll_window_ns = loop->looked_ns;
+        loop->polled_ns = 0;
+    }
+    loop->polled_ns += loop->looked_ns - round_ns;
+    return loop->may_poll && loop->polled_ns < GS_POLLED_NS;
+}
+
+/* Wait until a port is ready, or the thread is due. The data port, flooded, is looked at without
+ * sleeping, or after a rest, whether it is ready or not; the urgent one never rests. */
+static int wait_round(gs_loop *loop, struct pollfd *ready, uint64_t round_ns)
 {
     uint64_t timeout_ns = sleep_ns(loop);
-    bool rests = loop->is_flooded;
-    if (rests) {
+    if (!loop->is_flooded) {
+        ready[1].fd = loop->sockets[GS_PORT_DATA];
+        return gs_wait(ready, 3, timeout_ns);
+    }
+    if (may_poll(loop, round_ns)) {
+        gs_add(&loop->polls, 1);
+        timeout_ns = 0;
+    } else {
         gs_add(&loop->rests, 1);
+        loop->is_flooded = false;
         timeout_ns = timeout_ns < GS_REST_NS ? timeout_ns : GS_REST_NS;
     }
-    ready[1].fd = rests ? -1 : loop->sockets[GS_PORT_DATA];
+    ready[1].fd = -1;
     int count = gs_wait(ready, 3, timeout_ns);
-    if (rests) {
-        loop->is_flooded = false;
-        ready[1].revents = POLLIN;
-    }
+    ready[1].revents = POLLIN;
     return count;
 }
 
@@ -253,9 +279,11 @@ static void *run(void *argument)
     loop->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
     gs_attention_begin(&loop->core->attention, loop->looked_ns);
     gs_find_probing(loop->core);
+    uint64_t round_ns = loop->looked_ns;
     while (!__atomic_load_n(&loop->must_stop, __ATOMIC_ACQUIRE)) {
         gs_table_sleep(loop->core->table);
-        int count = wait_round(loop, ready);
+        int count = wait_round(loop, ready, round_ns);
+        round_ns = loop->looked_ns;
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0)
@@ -277,6 +305,7 @@ gs_loop *gs_loop_open(gs_core *core)
     loop->wake[0] = loop->wake[1] = -1;
     loop->cpu = -1;
     loop->next_call = GS_RECEIVE_BUFFERS;
+    loop->may_poll = sysconf(_SC_NPROCESSORS_ONLN) > 1;
     loop->buffers = gs_allocate((size_t)GS_RECEIVE_BUFFERS * GS_RECEIVE_BYTES);
     return loop;
 }
@@ -334,6 +363,7 @@ int gs_loop_start(gs_loop *loop)
     if (gs_pipe(loop->wake) < 0)
         return errno;
     loop->must_stop = loop->has_ended = false;
+    loop->is_flooded = false;
     /* Signals belong to the interpreter's main thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

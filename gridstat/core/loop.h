@@ -1,10 +1,12 @@
 /* Thread of a core: receive a batch, forward it, flush; urgent events first in every round.
  *
- * A data port that receives nothing but rejected datagrams, call after call, is flooded. The
- * thread does not wake up for each of them: when it has emptied the port, it leaves it alone for
- * GS_REST_NS and takes together what has come meanwhile, so that a flood takes less of the
- * processor from those whose events it forwards. A call that took anything else ends that, and so
- * does one that came back full. The urgent port never rests. */
+ * A data port that receives nothing but rejected datagrams, call after call, is flooded. To sleep
+ * and to wake up for each of them takes longer than to reject it, and delays the events among them.
+ * So the thread polls the port until nothing was rejected for GS_POLL_NS, but for no more than
+ * GS_POLLED_NS in each GS_POLL_WINDOW_NS, and not on a single processor: the others need it too.
+ * Where it may not poll it leaves the empty port alone for GS_REST_NS, and takes together what has
+ * come meanwhile. A call that came back full is no reason for a rest. The urgent port never
+ * rests. */
 #ifndef GS_LOOP_H
 #define GS_LOOP_H
 
@@ -20,6 +22,9 @@
 #define GS_LOOK_NS         10000000ULL /* Longest sleep, so that silence is detected in time. */
 #define GS_REST_NS         50000ULL  /* By so much a flood may delay an event; POSIX waits 1 ms. */
 #define GS_FLOOD_NS        200000ULL /* Two rejected calls that are closer are a flood. */
+#define GS_POLL_NS         20000ULL  /* The thread sleeps again after so long without a reject. */
+#define GS_POLLED_NS       6000000ULL
+#define GS_POLL_WINDOW_NS  10000000ULL
 
 typedef struct {
     gs_core *core;
@@ -41,7 +46,11 @@ typedef struct {
     uint32_t next_call;          /* Most messages that the next receive call may return. */
     uint64_t rejected, believed; /* Counts after the last data call that forwarded nothing. */
     uint64_t rejected_ns;        /* When that call was, if all of it was rejected. */
-    bool is_flooded;             /* The data port rests before it is looked at again. */
+    bool is_flooded;             /* The data port is polled, or rests before the next look. */
+    bool may_poll;               /* There are other processors. */
+    uint64_t polled_ns;          /* Time of polling since `poll_window_ns`, */
+    uint64_t poll_window_ns;     /* when the present window began. */
+    gs_counter polls;            /* Looks at the flooded port without sleeping. */
     gs_counter rests;            /* Times that the flooded port was left alone. */
 } gs_loop;
 

@@ -195,34 +195,98 @@ static void a_stall_costs_no_event_of_a_sparse_stream(void)
     close_hop(&made);
 }
 
+static void await(const gs_counter *count, uint64_t at_least, const char *what)
+{
+    for (int looks = 0; gs_read(count) < at_least; looks++) {
+        check(looks < 100000, what);
+        usleep(100);
+    }
+}
+
+/* Two rejected calls, one close behind the other. */
+static void flood(hop *made)
+{
+    tell_of(made, STRANGER, wall_ns);
+    tell_of(made, STRANGER, wall_ns);
+}
+
 /* The steady clock stands still, so that all of this happens at once. */
-static void a_port_with_nothing_but_rejected_datagrams_is_left_alone_for_a_moment(void)
+static void a_port_with_nothing_but_rejected_datagrams_is_polled(void)
 {
     hop made = open_hop();
+    made.loop->may_poll = true; /* Also where this test has a single processor. */
     check(gs_loop_start(made.loop) == 0, "the core starts");
-    const gs_counter *rests = &made.loop->rests;
+    const gs_counter *polls = &made.loop->polls;
     tell_of(&made, STRANGER, wall_ns);
     tell(&made, wall_ns);
     tell_of(&made, STRANGER, wall_ns);
-    check(gs_read(rests) == 0, "a stranger before an event and one behind it are no flood");
-    tell_of(&made, STRANGER, wall_ns);
-    tell_of(&made, STRANGER, wall_ns);
-    for (int looks = 0; gs_read(rests) == 0; looks++) {
-        check(looks < 100000, "a port with nothing but strangers rests");
-        usleep(100);
-    }
+    check(gs_read(polls) == 0, "a stranger before an event and one behind it are no flood");
+    flood(&made);
+    await(polls, 10, "a port with nothing but strangers is polled");
     __atomic_fetch_add(&wall_ns, SECOND_NS / 1000, __ATOMIC_ACQ_REL);
     tell(&made, wall_ns);
     tell_of(&made, STRANGER, wall_ns);
     gs_loop_stop(made.loop);
+    check(gs_read(&made.loop->rests) == 0, "while there is time for it");
     check(gs_read(&made.core->counters.dispatched) == 2, "events among them go on");
     check(gs_read(&made.core->counters.unknown_channel) == 5, "and strangers are counted");
-    uint64_t before = gs_read(rests);
+    uint64_t before = gs_read(polls);
     __atomic_fetch_add(&steady_ns, SECOND_NS / 1000, __ATOMIC_ACQ_REL);
     check(gs_loop_start(made.loop) == 0, "the core starts again");
     tell_of(&made, STRANGER, wall_ns);
     tell(&made, wall_ns);
-    check(gs_read(rests) == before, "a stranger a while later is none either");
+    check(gs_read(polls) == before, "a stranger a while later is no flood either");
+    close_hop(&made);
+}
+
+static void polling_ends_when_nothing_is_rejected_any_more(void)
+{
+    hop made = open_hop();
+    made.loop->may_poll = true;
+    check(gs_loop_start(made.loop) == 0, "the core starts");
+    flood(&made);
+    await(&made.loop->polls, 1, "a port with nothing but strangers is polled");
+    __atomic_fetch_add(&steady_ns, GS_POLL_NS + 1, __ATOMIC_ACQ_REL);
+    usleep(50000);
+    uint64_t after = gs_read(&made.loop->polls);
+    usleep(50000);
+    check(gs_read(&made.loop->polls) == after, "and no more once they are gone");
+    gs_loop_stop(made.loop);
+    check(!made.loop->is_flooded, "for the flood is over");
+    close_hop(&made);
+}
+
+/* Each flood lasts for a little less than the time after which it counts as over. */
+static void polling_leaves_time_for_others(void)
+{
+    hop made = open_hop();
+    made.loop->may_poll = true;
+    check(gs_loop_start(made.loop) == 0, "the core starts");
+    uint64_t floods = GS_POLLED_NS / GS_POLL_NS + 1;
+    for (uint64_t i = 0; i < floods; i++) {
+        uint64_t before = gs_read(&made.loop->polls);
+        flood(&made);
+        if (gs_read(&made.loop->rests) != 0)
+            break;
+        for (int looks = 0; looks < 1000 && gs_read(&made.loop->polls) == before; looks++)
+            usleep(100);
+        __atomic_fetch_add(&steady_ns, GS_POLL_NS, __ATOMIC_ACQ_REL);
+    }
+    await(&made.loop->rests, 1, "the port rests when the time for polling is used up");
+    gs_loop_stop(made.loop);
+    close_hop(&made);
+}
+
+static void a_single_processor_is_never_polled_away(void)
+{
+    hop made = open_hop();
+    made.loop->may_poll = false;
+    check(gs_loop_start(made.loop) == 0, "the core starts");
+    flood(&made);
+    tell_of(&made, STRANGER, wall_ns);
+    await(&made.loop->rests, 1, "a port with nothing but strangers rests");
+    gs_loop_stop(made.loop);
+    check(gs_read(&made.loop->polls) == 0, "and is not polled");
     close_hop(&made);
 }
 
@@ -234,6 +298,7 @@ static void a_flood_is_drained_without_a_rest(void)
     const gs_counter *strangers = &made.core->counters.unknown_channel;
     for (int i = 0; i < QUEUED; i++)
         send_event_of(&made, STRANGER, wall_ns);
+    made.loop->may_poll = false;
     check(gs_loop_start(made.loop) == 0, "the core starts");
     while (gs_read(strangers) < QUEUED)
         usleep(100);
@@ -251,7 +316,8 @@ static void the_urgent_port_never_rests(void)
         tell_of(&made, STRANGER, wall_ns);
     gs_loop_stop(made.loop);
     check(gs_read(&made.core->counters.unknown_channel) == 4, "strangers are counted");
-    check(gs_read(&made.loop->rests) == 0, "and no alert waits because of them");
+    check(gs_read(&made.loop->rests) + gs_read(&made.loop->polls) == 0,
+          "and no alert waits because of them");
     close_hop(&made);
 }
 
@@ -259,7 +325,10 @@ int main(int count, char **words)
 {
     static const gs_case cases[] = {
         CASE(a_paced_line_is_free_in_time_though_the_wall_clock_is_set_in_a_call),
-        CASE(a_port_with_nothing_but_rejected_datagrams_is_left_alone_for_a_moment),
+        CASE(a_port_with_nothing_but_rejected_datagrams_is_polled),
+        CASE(polling_ends_when_nothing_is_rejected_any_more),
+        CASE(polling_leaves_time_for_others),
+        CASE(a_single_processor_is_never_polled_away),
         CASE(a_flood_is_drained_without_a_rest),
         CASE(the_urgent_port_never_rests),
 #if GS_LINUX /* Only the kernel knows what arrived when, and POSIX does not let it say so. */
