@@ -6,8 +6,9 @@ matched; after a restart it is matched from its beginning, and existing contract
 slice whose write fails is tried again by a timer.
 
 After each slice matching pauses for as long as the slice took, from its decision until it was
-durable. So it occupies the journal and the routers for at most half of the time, and a request
-seldom waits for both.
+durable, and for `PAUSES_BESIDE_REQUESTS` times as long while a request is under way. So it occupies
+the journal, the routers and those whom they notify for a small part of the time that somebody else
+waits for an answer.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operations import Operation, PatternHeld, Subscribed
     from gridstat.broker.records.registry import Publication
     from gridstat.broker.requests.pending_grants import PendingGrants
+    from gridstat.broker.requests.request_intake import RequestIntake
 
     GrantMatch: TypeAlias = Callable[
         [PatternHeld, Publication, Applied, list[Operation], list[Subscribed]], str
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     """Pattern, or else name, that is not fully matched."""
 
 MATCH_TIMER: Final = "match"
+PAUSES_BESIDE_REQUESTS: Final = 4
 PAUSE_NS_MAX: Final = NS_PER_S // 10
 """Bound of a pause, for a disk that stalls."""
 NOTE_NS: Final = NS_PER_S
@@ -54,9 +57,14 @@ class PatternMatching:
     """
 
     def __init__(
-        self, context: BrokerContext, grant_match: GrantMatch, grants: PendingGrants
+        self,
+        context: BrokerContext,
+        requests: RequestIntake,
+        grant_match: GrantMatch,
+        grants: PendingGrants,
     ) -> None:
         self._context = context
+        self._requests = requests
         self._grant_match = grant_match
         self._grants = grants
         self._lines: OrderedDict[str, deque[Left]] = OrderedDict()
@@ -158,7 +166,8 @@ class PatternMatching:
     def _written(self, left: Left, matched: list[Subscribed], _: Applied) -> None:
         self._is_writing = False
         now_ns = self._context.now_ns
-        self._pause_until_ns = now_ns + min(now_ns - self._began_ns, PAUSE_NS_MAX)
+        pauses = PAUSES_BESIDE_REQUESTS if self._requests.has_any_open() else 1
+        self._pause_until_ns = now_ns + min(pauses * (now_ns - self._began_ns), PAUSE_NS_MAX)
         self._grants.notify_matched(matched)
         if not self._waiting.get(left, True):
             del self._waiting[left]

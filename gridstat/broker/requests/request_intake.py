@@ -193,6 +193,9 @@ class RequestIntake:
     def has_open(self, endpoint: str) -> bool:
         return endpoint in self._pending_count
 
+    def has_any_open(self) -> bool:
+        return bool(self._pending)
+
     def refuse_unopened(self, edge: str, forward: Forward, error: GridStatError) -> None:
         """Refuse a request that was not looked at; the refusal is not kept."""
         self._send(edge, forward, encode_outcomes((refused(error),)))

@@ -110,7 +110,7 @@ class Subscriptions:
         self._catch_times = SearchTimes()
         """Time that splits for what patterns catch have taken, by subscriber."""
         self.waits = RoomWaits(context, requests)
-        self.matching = PatternMatching(context, self.grant_match, grants)
+        self.matching = PatternMatching(context, requests, self.grant_match, grants)
 
     # Subscribing.
 

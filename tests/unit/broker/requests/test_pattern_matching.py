@@ -7,7 +7,11 @@ from itertools import pairwise
 import pytest
 
 from gridstat.broker.requests.command_dispatcher import SERVE_TIMER
-from gridstat.broker.requests.pattern_matching import MATCH_TIMER, PAUSE_NS_MAX
+from gridstat.broker.requests.pattern_matching import (
+    MATCH_TIMER,
+    PAUSE_NS_MAX,
+    PAUSES_BESIDE_REQUESTS,
+)
 from gridstat.broker.settings import NS_PER_MS, BrokerSettings
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched, Unsubscribe
@@ -125,3 +129,20 @@ def test_matching_pauses_for_as_long_as_a_slice_took_to_be_written(cloud: Conver
     cloud.now_ns += 10 * NS_PER_S
     cloud.write()
     assert cloud.timers[MATCH_TIMER] == cloud.now_ns + PAUSE_NS_MAX, "a disk that stalls"
+
+
+def test_matching_pauses_longer_while_somebody_waits_for_an_answer(cloud: Conversation) -> None:
+    """A lone request beside ten thousand matched variables took four times as long as alone."""
+    publish_all(cloud)
+    cloud.is_journal_held = True
+    cloud.send(CENTRE, "c1/e2", subscribe("c1/**"))
+    cloud.is_journal_held = False
+    cloud.write()
+    cloud.routers["c1/e2"].is_silent = True
+    cloud.send(CENTRE, "c1/e2", subscribe(f"{PMU}/v0"))  # The answer waits for the router.
+    cloud.is_journal_held = True
+    cloud.fire(MATCH_TIMER)
+    cloud.now_ns += 7 * NS_PER_MS
+    cloud.write()
+    pause_ns = PAUSES_BESIDE_REQUESTS * 7 * NS_PER_MS
+    assert cloud.timers[MATCH_TIMER] == cloud.now_ns + pause_ns
