@@ -110,8 +110,8 @@ typedef enum {
  * one moves anything but the set of unknown epochs. */
 gs_authenticity gs_opening_open(gs_opening *opening, uint8_t *datagram, uint32_t port);
 
-/* Make the next set of accepted keys; one that was accepted before keeps its windows. NULL: there is
- * no such backend. It has fewer keys than `count` if there was no memory for all. */
+/* Make the next set of accepted keys; one that was accepted before keeps its windows. NULL: there
+ * is no such backend. It has fewer keys than `count` if there was no memory for all. */
 gs_key_set *gs_key_set_make(gs_seal_backend backend, const gs_key_spec *specs, uint32_t count,
                             gs_opening *opening);
 
