@@ -673,8 +673,7 @@ bool gs_receiver_set_keys(gs_receiver *receiver, uint32_t channel_id, gs_seal_ba
 {
     pthread_mutex_lock(&receiver->expected.adding);
     gs_opening *opening = opening_of(receiver, channel_id);
-    gs_key_set *fresh =
-        opening == NULL ? NULL : gs_key_set_make(backend, specs, count, opening);
+    gs_key_set *fresh = opening == NULL ? NULL : gs_key_set_make(backend, specs, count, opening);
     bool has_all = fresh != NULL && fresh->count == count;
     if (fresh != NULL) {
         gs_key_set *old = gs_opening_swap(opening, fresh);
