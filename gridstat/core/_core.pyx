@@ -84,6 +84,10 @@ cdef _write_key(gs_key_spec *spec, tuple checked):
     memcpy(spec.salt, <const char *>salt, 4)
 
 
+cdef tuple _epochs_in(const uint64_t *words):
+    return tuple([epoch for epoch in range(256) if words[<size_t>epoch // 64] >> (epoch % 64) & 1])
+
+
 @cython.final
 cdef class SealKey:
     """The key of one channel and epoch, for tests; channels hold theirs in C."""
@@ -431,19 +435,17 @@ cdef class Core:
                 raise _no_key(self.backend)
 
     def receiving_state(self, channel_id):
-        """Return the epoch last authenticated and the unknown epochs, both since the last call."""
-        cdef uint64_t unknown[GS_EPOCH_WORDS]
-        cdef gs_opening *opening
+        """Return the epochs that were opened, and those without a key, since the last call."""
+        cdef gs_epochs_seen seen
         with self.lock:
             self._sealed_source(channel_id)
             gs_table_reclaim(self.core.table)
-            opening = gs_core_opening(self.core, channel_id)
-            gs_opening_take_unknown(opening, unknown)
-            return {
-                "epoch": <int>gs_opening_take_epoch(opening) - 1,
-                "unknown_epochs": tuple([epoch for epoch in range(256)
-                                         if unknown[<size_t>epoch // 64] >> (epoch % 64) & 1]),
-            }
+            gs_opening_take(gs_core_opening(self.core, channel_id), &seen)
+        return {
+            "epochs": _epochs_in(seen.opened),
+            "dropped_epochs": _epochs_in(seen.dropped),
+            "unknown_epochs": _epochs_in(seen.unknown),
+        }
 
     cdef _sealed_source(self, channel_id):
         self._need_open()

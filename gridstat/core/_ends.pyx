@@ -56,6 +56,10 @@ cdef _write_key(gs_key_spec *spec, tuple checked):
     memcpy(spec.salt, <const char *>salt, 4)
 
 
+cdef tuple _epochs_in(const uint64_t *words):
+    return tuple([epoch for epoch in range(256) if words[<size_t>epoch // 64] >> (epoch % 64) & 1])
+
+
 cdef dict _named(tuple names, const uint64_t *at):
     return {name: gs_read(&at[i]) for i, name in enumerate(names)}
 
@@ -483,17 +487,17 @@ cdef class Receiver:
             raise _no_key(self.backend)
 
     def receiving_state(self, channel_id):
-        """Return the epoch last authenticated on a sealed source and the unknown epochs, both since
-        the last call."""
-        cdef gs_receiver_key_facts facts
+        """Return the epochs that were opened on a sealed source, and those without a key, since the
+        last call."""
+        cdef gs_epochs_seen seen
         self._need_open()
         if not gs_receiver_keys(self.receiver, _bounded("channel_id", channel_id, 1, 2**32 - 1),
-                                &facts):
+                                &seen):
             raise _not_sealed(channel_id)
         return {
-            "epoch": <int>facts.epoch - 1,
-            "unknown_epochs": tuple([epoch for epoch in range(256)
-                                     if facts.unknown[<size_t>epoch // 64] >> (epoch % 64) & 1]),
+            "epochs": _epochs_in(seen.opened),
+            "dropped_epochs": _epochs_in(seen.dropped),
+            "unknown_epochs": _epochs_in(seen.unknown),
         }
 
     def source_states(self):

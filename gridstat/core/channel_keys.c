@@ -57,21 +57,42 @@ gs_authenticity gs_opening_open(gs_opening *opening, uint8_t *datagram, uint32_t
     if (!gs_unseal(accepted->key, datagram, bytes, port))
         return GS_SEAL_FORGED;
     gs_replay_note(window, counter);
-    gs_set(&opening->epoch, epoch + 1UL);
+    gs_set(&accepted->is_opener, 1);
     return GS_SEAL_AUTHENTIC;
 }
 
-/* The key of the set before, if it is the same one; it is no longer dropped with that set. */
-static gs_accepted_key *keep(gs_key_set *before, const gs_key_spec *spec)
+static void let_go(gs_accepted_key *accepted)
 {
-    for (uint32_t i = 0; before != NULL && i < before->count; i++) {
-        gs_accepted_key *known = before->keys[i];
-        if (known->epoch != spec->epoch || !gs_seal_key_is(known->key, spec->key, spec->salt))
-            continue;
-        before->is_dropped[i] = false;
-        return known;
-    }
-    return NULL;
+    if (--accepted->holders != 0)
+        return;
+    gs_seal_key_close(accepted->key);
+    gs_release(accepted);
+}
+
+static bool holds(const gs_key_set *keys, const gs_accepted_key *wanted)
+{
+    for (uint32_t i = 0; keys != NULL && i < keys->count; i++)
+        if (keys->keys[i] == wanted)
+            return true;
+    return false;
+}
+
+static bool is_key(const gs_accepted_key *accepted, const gs_key_spec *spec)
+{
+    return accepted->epoch == spec->epoch && gs_seal_key_is(accepted->key, spec->key, spec->salt);
+}
+
+/* A key that is accepted, or was and is still kept. */
+static gs_accepted_key *find_known(const gs_opening *opening, const gs_key_spec *spec)
+{
+    const gs_key_set *keys = opening->keys;
+    for (uint32_t i = 0; keys != NULL && i < keys->count; i++)
+        if (is_key(keys->keys[i], spec))
+            return keys->keys[i];
+    gs_accepted_key *dropped = opening->dropped;
+    while (dropped != NULL && !is_key(dropped, spec))
+        dropped = dropped->next;
+    return dropped;
 }
 
 static gs_accepted_key *accept(gs_seal_backend backend, const gs_key_spec *spec)
@@ -86,57 +107,125 @@ static gs_accepted_key *accept(gs_seal_backend backend, const gs_key_spec *spec)
 }
 
 gs_key_set *gs_key_set_make(gs_seal_backend backend, const gs_key_spec *specs, uint32_t count,
-                            gs_key_set *before)
+                            gs_opening *opening)
 {
     if (backend == GS_SEAL_BEST)
         backend = gs_seal_best();
     if (count != 0 && *gs_seal_backend_name(backend) == 0)
         return NULL;
     gs_key_set *set = gs_allocate(sizeof *set);
-    for (uint32_t i = 0; before != NULL && i < before->count; i++)
-        before->is_dropped[i] = true;
     for (uint32_t i = 0; i < count; i++) {
-        gs_accepted_key *key = keep(before, &specs[i]);
+        gs_accepted_key *key = find_known(opening, &specs[i]);
         if (key == NULL)
             key = accept(backend, &specs[i]);
-        if (key != NULL)
-            set->keys[set->count++] = key;
+        if (key == NULL)
+            continue;
+        key->holders++;
+        set->keys[set->count++] = key;
     }
     return set;
-}
-
-gs_key_set *gs_opening_swap(gs_opening *opening, gs_key_set *fresh)
-{
-    return __atomic_exchange_n(&opening->keys, fresh, __ATOMIC_SEQ_CST);
 }
 
 void gs_key_set_release(void *released)
 {
     gs_key_set *set = released;
-    for (uint32_t i = 0; set != NULL && i < set->count; i++) {
-        if (!set->is_dropped[i])
-            continue;
-        gs_seal_key_close(set->keys[i]->key);
-        gs_release(set->keys[i]);
-    }
+    for (uint32_t i = 0; set != NULL && i < set->count; i++)
+        let_go(set->keys[i]);
     gs_release(set);
+}
+
+/* --- Dropped keys ------------------------------------------------------------------------ */
+
+/* No set holds it, so the thread can open nothing with it any more. */
+static bool is_quiet(const gs_accepted_key *dropped)
+{
+    return dropped->holders == 1;
+}
+
+static bool has_opened(const gs_accepted_key *quiet)
+{
+    uint64_t newest = 0;
+    for (uint32_t port = 0; port < GS_KEY_PORTS; port++)
+        newest |= quiet->windows[port].newest;
+    return newest != 0;
+}
+
+static void unlink_dropped(gs_accepted_key **at)
+{
+    gs_accepted_key *left = *at;
+    *at = left->next;
+    let_go(left);
+}
+
+/* Keep those that are accepted no more, and leave out those that are accepted again. */
+static void note_dropped(gs_opening *opening, const gs_key_set *before, const gs_key_set *fresh)
+{
+    for (gs_accepted_key **at = &opening->dropped; *at != NULL;)
+        if (holds(fresh, *at))
+            unlink_dropped(at);
+        else
+            at = &(*at)->next;
+    for (uint32_t i = 0; before != NULL && i < before->count; i++) {
+        gs_accepted_key *key = before->keys[i];
+        if (holds(fresh, key))
+            continue;
+        key->is_told = false;
+        key->holders++;
+        key->next = opening->dropped;
+        opening->dropped = key;
+    }
+}
+
+/* Wipe those that never opened anything, and the oldest of too many. */
+static void forget_idle(gs_opening *opening)
+{
+    uint32_t kept = 0;
+    for (gs_accepted_key **at = &opening->dropped; *at != NULL;)
+        if (is_quiet(*at) && (!has_opened(*at) || ++kept > GS_DROPPED_KEYS_MAX))
+            unlink_dropped(at);
+        else
+            at = &(*at)->next;
+}
+
+gs_key_set *gs_opening_swap(gs_opening *opening, gs_key_set *fresh)
+{
+    note_dropped(opening, opening->keys, fresh);
+    forget_idle(opening);
+    return __atomic_exchange_n(&opening->keys, fresh, __ATOMIC_SEQ_CST);
 }
 
 void gs_opening_close(gs_opening *opening)
 {
-    gs_key_set *set = gs_opening_swap(opening, NULL);
-    for (uint32_t i = 0; set != NULL && i < set->count; i++)
-        set->is_dropped[i] = true;
-    gs_key_set_release(set);
+    gs_key_set_release(__atomic_exchange_n(&opening->keys, NULL, __ATOMIC_SEQ_CST));
+    while (opening->dropped != NULL)
+        unlink_dropped(&opening->dropped);
 }
 
-uint64_t gs_opening_take_epoch(gs_opening *opening)
+/* --- What was seen ----------------------------------------------------------------------- */
+
+static void take_opener(gs_accepted_key *accepted, uint64_t epochs[GS_EPOCH_WORDS])
 {
-    return __atomic_exchange_n(&opening->epoch, 0, __ATOMIC_RELAXED);
+    if (gs_read(&accepted->is_opener) == 0)
+        return;
+    __atomic_store_n(&accepted->is_opener, 0, __ATOMIC_RELAXED);
+    epochs[accepted->epoch / 64] |= 1ULL << accepted->epoch % 64;
 }
 
-void gs_opening_take_unknown(gs_opening *opening, uint64_t taken[GS_EPOCH_WORDS])
+void gs_opening_take(gs_opening *opening, gs_epochs_seen *seen)
 {
+    *seen = (gs_epochs_seen){0};
+    const gs_key_set *keys = opening->keys;
+    for (uint32_t i = 0; keys != NULL && i < keys->count; i++)
+        take_opener(keys->keys[i], seen->opened);
+    for (gs_accepted_key **at = &opening->dropped; *at != NULL;) {
+        if ((*at)->is_told) {
+            unlink_dropped(at);
+            continue;
+        }
+        (*at)->is_told = is_quiet(*at);
+        take_opener(*at, seen->dropped);
+        at = &(*at)->next;
+    }
     for (uint32_t i = 0; i < GS_EPOCH_WORDS; i++)
-        taken[i] = __atomic_exchange_n(&opening->unknown[i], 0, __ATOMIC_RELAXED);
+        seen->unknown[i] = __atomic_exchange_n(&opening->unknown[i], 0, __ATOMIC_RELAXED);
 }

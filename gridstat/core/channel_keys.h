@@ -3,6 +3,11 @@
  * The control side makes keys and swaps pointers to them, one atomic store each; the thread that
  * sends or receives uses them without a lock. Whoever swaps keeps the old ones until that thread
  * holds them no more. A key's windows move by authentic datagrams alone.
+ *
+ * A key that was dropped may be accepted again, and whoever has recorded a datagram under it waits
+ * for that. So one that has opened anything is kept, with its windows, until the control side was
+ * told so after the thread had let go of it. From then on the control side answers for it: it
+ * follows the epoch, or never accepts the key again.
  */
 #ifndef GS_CHANNEL_KEYS_H
 #define GS_CHANNEL_KEYS_H
@@ -15,7 +20,8 @@
 
 #define GS_ACCEPTED_KEYS_MAX 8U
 #define GS_KEY_PORTS         2U
-#define GS_EPOCH_WORDS       4U /* A bit for each of the 256 values of the header's epoch. */
+#define GS_EPOCH_WORDS       4U  /* A bit for each of the 256 values of the header's epoch. */
+#define GS_DROPPED_KEYS_MAX  16U /* Kept with their windows, if nobody asks what they opened. */
 
 typedef struct {
     uint8_t epoch;
@@ -64,24 +70,34 @@ static inline void gs_sealing_write(gs_sealing *sealing, uint8_t *datagram, uint
 
 /* --- Receiving --------------------------------------------------------------------------- */
 
-typedef struct {
+typedef struct gs_accepted_key {
     gs_seal_key *key;
     uint8_t epoch;
+    bool is_told;         /* The writer's: dropped, and what it opened was asked for since. */
+    uint32_t holders;     /* The writer's: sets, retired ones too, and the list of the dropped. */
+    gs_counter is_opener; /* Atomic: 1 if it has opened a datagram since that was asked for. */
     gs_replay_window windows[GS_KEY_PORTS];
+    struct gs_accepted_key *next; /* The writer's: dropped before this one. */
 } gs_accepted_key;
 
 typedef struct {
     uint32_t count;
     gs_accepted_key *keys[GS_ACCEPTED_KEYS_MAX];
-    bool is_dropped[GS_ACCEPTED_KEYS_MAX]; /* The writer's: released with this set. */
 } gs_key_set;
 
 /* What an incoming channel knows of its keys. */
 typedef struct {
     gs_key_set *keys;                 /* Atomic; NULL: none. */
-    gs_counter epoch;                 /* Of the last authentic datagram, and 1; 0: none. */
+    gs_accepted_key *dropped;         /* The writer's: the newest of those that may come back. */
     uint64_t unknown[GS_EPOCH_WORDS]; /* Atomic: epochs for which there was no key. */
 } gs_opening;
+
+/* Sets of epochs, each since the last time that they were asked for. */
+typedef struct {
+    uint64_t opened[GS_EPOCH_WORDS];  /* Of accepted keys that have opened datagrams. */
+    uint64_t dropped[GS_EPOCH_WORDS]; /* Of keys that have done so and are no longer accepted. */
+    uint64_t unknown[GS_EPOCH_WORDS]; /* For which there was no key. */
+} gs_epochs_seen;
 
 typedef enum {
     GS_SEAL_AUTHENTIC = 0,
@@ -94,21 +110,18 @@ typedef enum {
  * one moves anything but the set of unknown epochs. */
 gs_authenticity gs_opening_open(gs_opening *opening, uint8_t *datagram, uint32_t port);
 
-/* Make the set of accepted keys; one that was accepted before keeps its windows. NULL: there is no
- * such backend. It has fewer keys than `count` if there was no memory for all. */
+/* Make the next set of accepted keys; one that was accepted before keeps its windows. NULL: there
+ * is no such backend. It has fewer keys than `count` if there was no memory for all. */
 gs_key_set *gs_key_set_make(gs_seal_backend backend, const gs_key_spec *specs, uint32_t count,
-                            gs_key_set *before);
+                            gs_opening *opening);
 
 /* Put a set in place and return the one before, which goes to `gs_key_set_release` when the
  * receiving thread holds it no more. */
 gs_key_set *gs_opening_swap(gs_opening *opening, gs_key_set *fresh);
-void gs_key_set_release(void *set);         /* With its dropped keys; NULL is no error. */
+void gs_key_set_release(void *set);         /* With the keys that nobody keeps; NULL is no error. */
 void gs_opening_close(gs_opening *opening); /* Releases all; no thread may use it any more. */
 
-/* Return the epoch of the last authentic datagram since the last call, and 1; 0: none has come. */
-uint64_t gs_opening_take_epoch(gs_opening *opening);
-
-/* Move the epochs for which there was no key into `taken`. */
-void gs_opening_take_unknown(gs_opening *opening, uint64_t taken[GS_EPOCH_WORDS]);
+/* Move what was seen since the last call into `seen`. */
+void gs_opening_take(gs_opening *opening, gs_epochs_seen *seen);
 
 #endif

@@ -35,6 +35,10 @@ cdef extern from "channel_keys.h" nogil:
         uint8_t epoch
     uint64_t gs_sealing_datagrams(const gs_sealing *) noexcept
     gs_sealing *gs_sealing_open(gs_seal_backend, const gs_key_spec *) noexcept
+    ctypedef struct gs_epochs_seen:
+        uint64_t opened[GS_EPOCH_WORDS]
+        uint64_t dropped[GS_EPOCH_WORDS]
+        uint64_t unknown[GS_EPOCH_WORDS]
 
 cdef extern from "end_socket.h" nogil:
     ctypedef enum gs_end_status:
@@ -171,10 +175,7 @@ cdef extern from "receiver.h" nogil:
     bint gs_receiver_set_keys(gs_receiver *, uint32_t, gs_seal_backend, const gs_key_spec *,
                               uint32_t) noexcept
     bint gs_receiver_is_sealed(gs_receiver *, uint32_t) noexcept
-    ctypedef struct gs_receiver_key_facts:
-        uint64_t epoch
-        uint64_t unknown[GS_EPOCH_WORDS]
-    bint gs_receiver_keys(gs_receiver *, uint32_t, gs_receiver_key_facts *) noexcept
+    bint gs_receiver_keys(gs_receiver *, uint32_t, gs_epochs_seen *) noexcept
     bint gs_receiver_close_source(gs_receiver *, uint32_t) noexcept
     uint32_t gs_receiver_source(gs_receiver *, uint32_t, gs_source_facts *) noexcept
     uint32_t gs_receiver_source_count(const gs_receiver *) noexcept

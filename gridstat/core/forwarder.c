@@ -747,8 +747,7 @@ bool gs_set_receiving_keys(gs_core *core, uint32_t channel_id, gs_seal_backend b
                            const gs_key_spec *specs, uint32_t count)
 {
     gs_opening *opening = gs_core_opening(core, channel_id);
-    gs_key_set *fresh =
-        opening == NULL ? NULL : gs_key_set_make(backend, specs, count, opening->keys);
+    gs_key_set *fresh = opening == NULL ? NULL : gs_key_set_make(backend, specs, count, opening);
     if (fresh == NULL)
         return false;
     gs_key_set *old = gs_opening_swap(opening, fresh);

@@ -80,9 +80,11 @@ cdef extern from "channel_keys.h" nogil:
         uint32_t count
     ctypedef struct gs_opening:
         gs_key_set *keys
-        gs_counter epoch
-    uint64_t gs_opening_take_epoch(gs_opening *) noexcept
-    void gs_opening_take_unknown(gs_opening *, uint64_t *) noexcept
+    ctypedef struct gs_epochs_seen:
+        uint64_t opened[GS_EPOCH_WORDS]
+        uint64_t dropped[GS_EPOCH_WORDS]
+        uint64_t unknown[GS_EPOCH_WORDS]
+    void gs_opening_take(gs_opening *, gs_epochs_seen *) noexcept
 
 cdef extern from "sources.h" nogil:
     ctypedef struct gs_source:

@@ -17,6 +17,8 @@ TAG_BYTES: Final = 16
 """Bytes behind the events of a sealed datagram."""
 KEYS_MAX: Final = 8
 """Keys that a receiver accepts on one channel at a time."""
+DROPPED_KEYS_MAX: Final = 16
+"""Dropped keys that are kept with their windows, if nobody asks what they opened."""
 
 ChannelKey: TypeAlias = tuple[int, bytes, bytes]
 """The epoch as the header says it (0 to 255), the key of 16 bytes and the salt of 4."""
@@ -38,8 +40,11 @@ class SendingState(TypedDict):
 class ReceivingState(TypedDict):
     """State of a sealed incoming channel."""
 
-    epoch: int
-    """Epoch of the last authentic datagram since the last call; -1: none has come."""
+    epochs: tuple[int, ...]
+    """Epochs, since the last call, of authentic datagrams under keys that are accepted."""
+    dropped_epochs: tuple[int, ...]
+    """The same for keys that are accepted no more. One that was dropped keeps its windows until
+    this was asked for, and once more; whoever accepts it again later accepts all it has opened."""
     unknown_epochs: tuple[int, ...]
     """Epochs, since the last call, of datagrams for which there was no key; anybody can send
     them."""

@@ -673,8 +673,7 @@ bool gs_receiver_set_keys(gs_receiver *receiver, uint32_t channel_id, gs_seal_ba
 {
     pthread_mutex_lock(&receiver->expected.adding);
     gs_opening *opening = opening_of(receiver, channel_id);
-    gs_key_set *fresh =
-        opening == NULL ? NULL : gs_key_set_make(backend, specs, count, opening->keys);
+    gs_key_set *fresh = opening == NULL ? NULL : gs_key_set_make(backend, specs, count, opening);
     bool has_all = fresh != NULL && fresh->count == count;
     if (fresh != NULL) {
         gs_key_set *old = gs_opening_swap(opening, fresh);
@@ -685,14 +684,12 @@ bool gs_receiver_set_keys(gs_receiver *receiver, uint32_t channel_id, gs_seal_ba
     return has_all;
 }
 
-bool gs_receiver_keys(gs_receiver *receiver, uint32_t channel_id, gs_receiver_key_facts *facts)
+bool gs_receiver_keys(gs_receiver *receiver, uint32_t channel_id, gs_epochs_seen *seen)
 {
     pthread_mutex_lock(&receiver->expected.adding);
     gs_opening *opening = opening_of(receiver, channel_id);
-    if (opening != NULL) {
-        facts->epoch = gs_opening_take_epoch(opening);
-        gs_opening_take_unknown(opening, facts->unknown);
-    }
+    if (opening != NULL)
+        gs_opening_take(opening, seen);
     pthread_mutex_unlock(&receiver->expected.adding);
     return opening != NULL;
 }

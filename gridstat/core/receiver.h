@@ -115,13 +115,8 @@ bool gs_receiver_set_keys(gs_receiver *receiver, uint32_t channel_id, gs_seal_ba
 bool gs_receiver_is_sealed(gs_receiver *receiver, uint32_t channel_id); /* Such a one is open. */
 
 /* Facts about the keys of a source. */
-typedef struct {
-    uint64_t epoch; /* Of the last authentic datagram, and 1; 0: none. */
-    uint64_t unknown[GS_EPOCH_WORDS];
-} gs_receiver_key_facts;
-
-/* Read the facts since the last call, and forget them. False: no such sealed source is open. */
-bool gs_receiver_keys(gs_receiver *receiver, uint32_t channel_id, gs_receiver_key_facts *facts);
+/* Read which epochs were seen since the last call. False: no such sealed source is open. */
+bool gs_receiver_keys(gs_receiver *receiver, uint32_t channel_id, gs_epochs_seen *seen);
 
 /* Channel id of the source at an index below the count, with its facts; 0: the index is free. */
 uint32_t gs_receiver_source(gs_receiver *receiver, uint32_t place, gs_source_facts *facts);

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from gridstat.core.key_settings import DROPPED_KEYS_MAX
 from gridstat.model.errors import LayoutError
 from gridstat.model.key_schedule import EPOCH_DATAGRAMS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from gridstat.core.key_settings import ChannelKey, ReceivingState
 
 HEADER_BYTES: Final = 16
@@ -83,13 +86,19 @@ class ReferenceSealing:
         return self.datagrams >= SEALED_DATAGRAMS_MAX
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class AcceptedKey:
-    """A key that a receiver accepts, with a window for each port."""
+    """A key that a receiver accepts, or has dropped, with a window for each port."""
 
     words: ChannelKey
     key: ReferenceSealKey
     windows: tuple[ReferenceReplayWindow, ReferenceReplayWindow]
+    has_opened: bool = False
+    """Whether it has ever opened a datagram."""
+    is_opener: bool = False
+    """Whether it has opened one since that was asked for."""
+    is_told: bool = False
+    """Dropped, and what it opened was asked for since."""
 
 
 @dataclass(slots=True)
@@ -97,18 +106,22 @@ class ReferenceOpening:
     """What a sealed source knows of its keys; `channel_keys.c` is the fast version."""
 
     keys: dict[int, AcceptedKey] = field(default_factory=dict)
-    epoch: int = -1
+    dropped: list[AcceptedKey] = field(default_factory=list)
+    """Keys that have opened datagrams and may come back, oldest first."""
     unknown: set[int] = field(default_factory=set)
 
     def set_keys(self, keys: tuple[ChannelKey, ...]) -> None:
-        """Accept these keys and no others; one that stays keeps its windows."""
+        """Accept these keys and no others; one that stays, or comes back, keeps its windows."""
         before, self.keys = self.keys, {}
+        known = {each.words: each for each in (*self.dropped, *before.values())}
         for words in keys:
-            known = before.get(words[0])
-            if known is None or known.words != words:
-                windows = (ReferenceReplayWindow(), ReferenceReplayWindow())
-                known = AcceptedKey(words, ReferenceSealKey(words[1], words[2]), windows)
-            self.keys[words[0]] = known
+            self.keys[words[0]] = known.get(words) or _accept(words)
+        accepted = list(self.keys.values())
+        kept = [each for each in self.dropped if each not in accepted][-DROPPED_KEYS_MAX:]
+        left = [each for each in before.values() if each.has_opened and each not in accepted]
+        for each in left:
+            each.is_told = False
+        self.dropped = [*kept, *left]
 
     def open(self, datagram: bytes, port: int) -> bytes | str:
         """Return header and events of an authentic datagram, else the counter of its fault."""
@@ -125,11 +138,29 @@ class ReferenceOpening:
         if opened is None:
             return "sealed_forged"
         window.note(counter)
-        self.epoch = epoch
+        accepted.has_opened = accepted.is_opener = True
         return opened
 
     def state(self) -> ReceivingState:
         """Return what was noted since the last call, and forget it."""
         unknown, self.unknown = self.unknown, set()
-        epoch, self.epoch = self.epoch, -1
-        return {"epoch": epoch, "unknown_epochs": tuple(sorted(unknown))}
+        self.dropped = [each for each in self.dropped if not each.is_told]
+        for each in self.dropped:
+            each.is_told = True
+        return {
+            "epochs": _take_openers(self.keys.values()),
+            "dropped_epochs": _take_openers(self.dropped),
+            "unknown_epochs": tuple(sorted(unknown)),
+        }
+
+
+def _accept(words: ChannelKey) -> AcceptedKey:
+    windows = (ReferenceReplayWindow(), ReferenceReplayWindow())
+    return AcceptedKey(words, ReferenceSealKey(words[1], words[2]), windows)
+
+
+def _take_openers(keys: Collection[AcceptedKey]) -> tuple[int, ...]:
+    found = {each.words[0] for each in keys if each.is_opener}
+    for each in keys:
+        each.is_opener = False
+    return tuple(sorted(found))

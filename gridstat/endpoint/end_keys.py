@@ -52,7 +52,7 @@ class KeyedReceiver(Protocol):
         ...
 
     def receiving_state(self, channel_id: int) -> Mapping[str, Any]:
-        """Return the last epoch, and those without a key."""
+        """Return the epochs that were opened, and those without a key."""
         ...
 
     def source_states(self) -> Mapping[int, Mapping[str, int]]:

@@ -116,8 +116,8 @@ class Receiver:
         self._end.set_keys(channel_id, keys)
 
     def receiving_state(self, channel_id: int) -> ReceivingState:
-        """Return the last epoch of a sealed source, and those without a key:
-        `receiver.receiving_state(7)["epoch"]`."""
+        """Return the epochs of a sealed source that were opened, and those without a key:
+        `receiver.receiving_state(7)["epochs"]`."""
         return self._end.receiving_state(channel_id)
 
     def close_source(self, channel_id: int) -> None:

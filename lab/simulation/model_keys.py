@@ -147,11 +147,15 @@ class ModelKeys:
 
     def receiving_state(self, channel_id: int) -> Mapping[str, Any]:
         sent = self._board.sending.get(self._channel(channel_id))
-        if sent is None:
-            return {"epoch": -1, "unknown_epochs": ()}
-        if self.accepted[channel_id].get(sent[0]) == sent[1:]:
-            return {"epoch": sent[0], "unknown_epochs": ()}
-        return {"epoch": -1, "unknown_epochs": (sent[0],)}
+        seen: dict[str, tuple[int, ...]] = {
+            "epochs": (),
+            "dropped_epochs": (),
+            "unknown_epochs": (),
+        }
+        if sent is not None:
+            is_accepted = self.accepted[channel_id].get(sent[0]) == sent[1:]
+            seen["epochs" if is_accepted else "unknown_epochs"] = (sent[0],)
+        return seen
 
 
 def unrest_of_keys(processes: Iterable[ModelKeys]) -> str | None:

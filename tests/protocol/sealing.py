@@ -16,7 +16,7 @@ from gridstat.core.rows import ChannelSpec, Limits, Route, Term
 from tests.protocol.grids import HEADER, SMALL, Subject, datagram, periodic
 
 if TYPE_CHECKING:
-    from gridstat.core.key_settings import ChannelKey
+    from gridstat.core.key_settings import ChannelKey, ReceivingState
 
 LINK = 5
 """The sealed channel, out of the first core and into the second."""
@@ -75,6 +75,13 @@ def receiving(make: MakeSealing, *variables: int, keys: tuple[ChannelKey, ...] =
     core.open_channel(ChannelSpec(OUT, mtu_bytes=9_000))
     core.commit([periodic(v, 1, routes=(Route(OUT, (Term(1),)),)) for v in variables or (1,)])
     return core
+
+
+def state_of(
+    *, opened: tuple[int, ...] = (), dropped: tuple[int, ...] = (), unknown: tuple[int, ...] = ()
+) -> ReceivingState:
+    """What a receiver has seen of the epochs since it was last asked."""
+    return {"epochs": opened, "dropped_epochs": dropped, "unknown_epochs": unknown}
 
 
 @dataclass(frozen=True, slots=True)

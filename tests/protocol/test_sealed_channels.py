@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.core.key_settings import KEYS_MAX, TAG_BYTES
+from gridstat.core.key_settings import DROPPED_KEYS_MAX, KEYS_MAX, TAG_BYTES
 from gridstat.core.rows import ChannelSpec, Route, Term
 from gridstat.model.errors import LayoutError, LimitReached, Misuse, UnknownName
 from gridstat.model.wire_law import wire_bytes
@@ -38,6 +38,7 @@ from tests.protocol.sealing import (
     receiving,
     sealed,
     sending,
+    state_of,
     subjects,
 )
 
@@ -66,7 +67,7 @@ def test_an_event_leaves_encrypted_and_comes_out_as_it_was(make: MakeSealing) ->
     receiver.inject(octets, port=port, now_ns=NOW_NS)
     assert told(receiver.take_output(OUT)) == [(1, NOW_NS)]
     assert receiver.counters()["in"] == 1
-    assert receiver.receiving_state(LINK) == {"epoch": 1, "unknown_epochs": ()}
+    assert receiver.receiving_state(LINK) == state_of(opened=(1,))
     assert sender.sending_state(LINK)["datagrams"] == 1
     assert_reconciled(sender, [LINK])
 
@@ -217,7 +218,7 @@ def test_the_sender_changes_its_key_in_mid_stream(make: MakeSealing) -> None:
         receiver.inject(octets, port=port, now_ns=NOW_NS)
     assert len(told(receiver.take_output(OUT))) == 20
     assert receiver.source_states()[LINK]["lost"] == 0
-    assert receiver.receiving_state(LINK)["epoch"] == 2
+    assert receiver.receiving_state(LINK)["epochs"] == (1, 2)
     assert sender.sending_state(LINK) == {
         "epoch": 2,
         "datagrams": 5,
@@ -255,8 +256,8 @@ def test_an_authentic_epoch_is_told_once(make: MakeSealing) -> None:
     for counter in (1, 2):
         octets = sealed(event(1, NOW_NS + counter), counter=counter, key=FIRST)
         receiver.inject(octets, now_ns=NOW_NS)
-        assert receiver.receiving_state(LINK) == {"epoch": 1, "unknown_epochs": ()}
-        assert receiver.receiving_state(LINK) == {"epoch": -1, "unknown_epochs": ()}
+        assert receiver.receiving_state(LINK) == state_of(opened=(1,))
+        assert receiver.receiving_state(LINK) == state_of()
 
 
 @subjects
@@ -264,9 +265,78 @@ def test_unknown_epochs_are_told_once(make: MakeSealing) -> None:
     receiver = receiving(make, keys=(FIRST,))
     for epoch in (7, 255, 0, 7):
         receiver.inject(sealed(event(1, NOW_NS), counter=1, key=key_of(epoch)), now_ns=NOW_NS)
-    assert receiver.receiving_state(LINK) == {"epoch": -1, "unknown_epochs": (0, 7, 255)}
-    assert receiver.receiving_state(LINK) == {"epoch": -1, "unknown_epochs": ()}
+    assert receiver.receiving_state(LINK) == state_of(unknown=(0, 7, 255))
+    assert receiver.receiving_state(LINK) == state_of()
     assert receiver.counters()["sealed_unknown_epoch"] == 4
+
+
+@subjects
+def test_a_key_that_was_dropped_and_comes_back_opens_nothing_again(make: MakeSealing) -> None:
+    """An epoch on trial opens a datagram; its trial ends, and it is tried again."""
+    receiver = receiving(make, keys=(FIRST, SECOND))
+    octets = sealed(event(1, NOW_NS), counter=1_000, key=SECOND)
+    receiver.inject(octets, now_ns=NOW_NS)
+    receiver.inject(sealed(event(1, NOW_NS + MS), counter=77, key=FIRST), now_ns=NOW_NS)
+    receiver.set_receiving_keys(LINK, [FIRST])
+    assert receiver.receiving_state(LINK) == state_of(opened=(1,), dropped=(2,))
+    receiver.set_receiving_keys(LINK, [FIRST, SECOND])
+    before = believed(receiver)
+    receiver.inject(octets, now_ns=NOW_NS)
+    assert believed(receiver) == replace(before, outputs=[])
+    assert receiver.counters()["sealed_replayed"] == 1
+    receiver.inject(sealed(event(1, NOW_NS + 2 * MS), counter=1_001, key=SECOND), now_ns=NOW_NS)
+    assert receiver.receiving_state(LINK) == state_of(opened=(2,))
+
+
+@subjects
+def test_a_dropped_key_is_kept_with_its_windows_until_it_was_told_what_it_opened(
+    make: MakeSealing,
+) -> None:
+    """Whoever accepts it after that accepts all it has opened: it answers for that itself."""
+    receiver = receiving(make, keys=(FIRST,))
+    octets = sealed(event(1, NOW_NS), counter=5, key=FIRST)
+    receiver.inject(octets, now_ns=NOW_NS)
+    for count in range(1, 4):
+        for _ in range(3):  # Other keys come and go meanwhile.
+            receiver.set_receiving_keys(LINK, [SECOND])
+            receiver.set_receiving_keys(LINK, [])
+        receiver.set_receiving_keys(LINK, [FIRST])
+        receiver.inject(octets, now_ns=NOW_NS)
+        assert receiver.counters()["sealed_replayed"] == count
+    receiver.set_receiving_keys(LINK, [])
+    assert receiver.receiving_state(LINK)["dropped_epochs"] == (1,)
+    assert receiver.receiving_state(LINK) == state_of()
+    receiver.set_receiving_keys(LINK, [FIRST])
+    receiver.inject(octets, now_ns=NOW_NS)
+    assert receiver.counters()["sealed_replayed"] == 3
+
+
+@subjects
+def test_few_dropped_keys_are_kept_if_nobody_asks_what_they_opened(make: MakeSealing) -> None:
+    receiver = receiving(make)
+    recorded = []
+    for epoch in range(DROPPED_KEYS_MAX + 2):
+        key = key_of(epoch)
+        receiver.set_receiving_keys(LINK, [key])
+        recorded.append(sealed(event(1, NOW_NS + epoch * MS), counter=9, key=key))
+        receiver.inject(recorded[-1], now_ns=NOW_NS)
+    receiver.set_receiving_keys(LINK, [])
+    receiver.set_receiving_keys(LINK, [key_of(0), key_of(1), key_of(DROPPED_KEYS_MAX + 1)])
+    for at in (1, DROPPED_KEYS_MAX + 1, 0):
+        receiver.inject(recorded[at], now_ns=NOW_NS)
+    assert receiver.counters()["sealed_replayed"] == 2, "the oldest was forgotten"
+
+
+@subjects
+def test_all_epochs_that_opened_something_are_told(make: MakeSealing) -> None:
+    keys = [key_of(epoch) for epoch in (0, 63, 64, 255)]
+    receiver = receiving(make, keys=tuple(keys))
+    for counter in (1, 2):
+        for key in (keys[2], keys[3], keys[1]):
+            receiver.inject(sealed(event(1, NOW_NS), counter=counter, key=key), now_ns=NOW_NS)
+    receiver.set_receiving_keys(LINK, keys[2:])
+    assert receiver.receiving_state(LINK) == state_of(opened=(64, 255), dropped=(63,))
+    assert receiver.receiving_state(LINK) == state_of()
 
 
 @subjects

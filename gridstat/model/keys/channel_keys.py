@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from gridstat.model.errors import GridStatError
-from gridstat.model.keys.receiving_keys import ReceivingKeys
+from gridstat.model.keys.receiving_keys import ReceivingKeys, SeenEpochs
 from gridstat.model.keys.sending_keys import SendingKeys
 from gridstat.model.keys.trial_budget import TrialBudget
 
@@ -231,7 +231,8 @@ class ChannelKeys:
         accepted = self._receiving[channel_id]
         state = self._core.receiving_state(channel_id)
         before = self._budget.spent
-        has_changed = accepted.step(now_ns, state["epoch"], state["unknown_epochs"], self._budget)
+        seen = SeenEpochs(state["epochs"], state["dropped_epochs"], state["unknown_epochs"])
+        has_changed = accepted.step(now_ns, seen, self._budget)
         if self._budget.spent > before:  # Whoever has spent nothing for longest comes first.
             self._receiving[channel_id] = self._receiving.pop(channel_id)
         if not has_changed and (channel_id, False) not in self._failed:

@@ -5,15 +5,18 @@ of its keys was authenticated; then it is in use, and all older chains end. A se
 seed late, so a pending chain accepts its first epoch beside those of the present time.
 
 The sender decides when an epoch or a seed begins. The receiver moves on when a datagram of the next
-epoch was authenticated, and accepts the epoch before for 10 seconds. A channel may be silent for
-hours: then the receiver moves on by its own clock, and accepts an epoch more on either side of the
-one that it expects. After an interruption in which the sender ended epochs early, by the number of
-its datagrams, their epochs have no key here. The core reports the bytes of such epochs, and the
-receiver tries them in turn, a few at once and each for a short time, the likeliest first. A forged
-datagram can cause such a trial, and nothing else: what is in use stays installed. Every other trial
-is of the epochs nearest to the expected one, so that whoever sends all bytes cannot keep those
-waiting for a round of all others. All channels of a process share a budget for trials
-(`trial_budget.py`).
+epoch was authenticated, and accepts the epoch before for 10 seconds. It follows the newest epoch of
+all that were opened since the last step, in whatever order their datagrams came, and one whose key
+was dropped just before it opened something, too: the core still has its replay windows. So no key
+that has opened anything is ever dropped and accepted again with empty windows. A channel may be
+silent for hours: then the receiver moves on by its own clock, and accepts an epoch more on either
+side of the one that it expects. After an interruption in which the sender ended epochs early, by
+the number of its datagrams, their epochs have no key here. The core reports the bytes of such
+epochs, and the receiver tries them in turn, a few at once and each for a short time, the likeliest
+first. A forged datagram can cause such a trial, and nothing else: what is in use stays installed.
+Every other trial is of the epochs nearest to the expected one, so that whoever sends all bytes
+cannot keep those waiting for a round of all others. All channels of a process share a budget for
+trials (`trial_budget.py`).
 """
 
 from __future__ import annotations
@@ -43,6 +46,17 @@ KEYS_MAX: Final = 8
 """Keys that a core accepts for one channel."""
 
 
+class SeenEpochs(NamedTuple):
+    """Bytes of epochs in the headers that came to one channel since the last step."""
+
+    opened: Collection[int] = ()
+    """Those of authentic datagrams under keys that are accepted."""
+    dropped: Collection[int] = ()
+    """Those of authentic datagrams under keys that had just been dropped."""
+    unknown: Collection[int] = ()
+    """Those without a key; anybody can send them."""
+
+
 class _Tier(IntEnum):
     """How far an epoch is from the expected one."""
 
@@ -65,6 +79,9 @@ FAR_MAX: Final = 2
 """Far epochs that are tried at once, since each costs hundreds of derivations."""
 ROUNDS: Final = 4
 """Numbers with the same byte that are tried in turn, since the header wraps at 256."""
+DROPPED_NS: Final = 10_000_000_000
+"""Time for which a dropped key may still turn out to have opened something: far longer than the
+core's thread holds it."""
 _HALF: Final = EPOCHS // 2
 _LIKELIEST: Final = 2
 """Keys of a pending chain that come before those of a trial."""
@@ -83,6 +100,9 @@ class ReceivingKeys:
         self._counted: tuple[object, ...] = ()
         self._by_byte: dict[int, _Held] = {}
         """What is accepted, by byte, and the parts from which that follows."""
+        self._dropped: dict[int, tuple[_Held, int]] = {}
+        """By byte, keys that were dropped but could come back, each with the time until which it
+        may turn out that they have opened something."""
         self._trial_until_ns = 0
         self._turn = 0
         self._reported: dict[int, int] = {}
@@ -101,38 +121,35 @@ class ReceivingKeys:
         The sender has the oldest pending seed if the gifts of all later ones were lost, so this one
         takes the place of the newest.
         """
-        first = _far_from({held.key.epoch_byte for held in self._held()}, randomness)
+        before = self._accepted()
+        held = {each.key.epoch_byte for each in self._held()}
+        first = _far_from(held | self._dropped.keys(), randomness)
         for chain in self._pending()[PENDING_MAX - 1 :]:
             self._chains.remove(chain)
         self._chains.append(_Chain(seed, first, now_ns))
         self._forget_ended()
+        self._note_dropped(before, now_ns)
         return first
 
     def keys(self) -> tuple[NumberedKey, ...]:
         """Return all keys that are accepted, each with a byte of its own."""
-        return tuple(held.key for held in self._accepted().values())
+        return _keys_in(self._accepted())
 
-    def step(
-        self,
-        now_ns: int,
-        authenticated: int,
-        unknown: Collection[int],
-        budget: TrialBudget | None = None,
-    ) -> bool:
+    def step(self, now_ns: int, seen: SeenEpochs, budget: TrialBudget | None = None) -> bool:
         """Follow the sender; return whether the accepted keys have changed.
 
-        `authenticated` is the byte of the last authenticated datagram (-1: none), `unknown`
-        are bytes without a key, both since the last step. `budget` is what is left for trials.
+        `budget` is what is left for trials.
         """
-        before = self.keys()
-        if authenticated >= 0:
-            self._follow(authenticated, now_ns)
+        before = self._accepted()
+        for held in self._newest_opened(seen):
+            self._follow(held, now_ns)
         self._old = [(key, until_ns) for key, until_ns in self._old if now_ns < until_ns]
         self._end_old_seeds(now_ns)
         for chain in self._chains:
             chain.follow_clock(now_ns)
-        self._try(unknown, now_ns, budget or TrialBudget())
-        return self.keys() != before
+        self._try(seen.unknown, now_ns, budget or TrialBudget())
+        self._note_dropped(before, now_ns)
+        return _keys_in(self._accepted()) != _keys_in(before)
 
     def is_overdue(self, now_ns: int) -> bool:
         """Return whether a fresh seed should have come long ago."""
@@ -172,11 +189,40 @@ class ReceivingKeys:
             yield from chain.held[_LIKELIEST:]
         yield from self._trial[1:]
 
-    def _follow(self, byte: int, now_ns: int) -> None:
-        """Move to the epoch of an authenticated datagram, if it is not the present one."""
-        held = self._accepted().get(byte)
-        if held is None or held.chain is None:
+    def _newest_opened(self, seen: SeenEpochs) -> list[_Held]:
+        """Return the newest opened epoch of each chain, the oldest chain first.
+
+        What only came late, out of an epoch before, says nothing about where the sender is.
+        """
+        accepted, newest = self._accepted(), dict[_Chain, _Held]()
+        dropped = {byte: held for byte, (held, _) in self._dropped.items()}
+        opened = [each for byte in seen.opened if (each := (dropped | accepted).get(byte))]
+        opened += [dropped[byte] for byte in seen.dropped if byte in dropped]
+        for held in opened:
+            if held.chain is not None and self._may_come_back(held):
+                newest[held.chain] = max(newest.get(held.chain, held), held, key=_epoch_of)
+        return [newest[chain] for chain in self._chains if chain in newest]
+
+    def _note_dropped(self, before: Mapping[int, _Held], now_ns: int) -> None:
+        """Remember the keys that are accepted no more, as long as they could be again."""
+        accepted = self._accepted()
+        if before is accepted and not self._dropped:
             return
+        for byte, held in before.items():
+            if byte not in accepted or accepted[byte].key != held.key:
+                self._dropped[byte] = held, now_ns + DROPPED_NS
+        for byte, (held, until_ns) in list(self._dropped.items()):
+            is_back = byte in accepted and accepted[byte].key == held.key
+            if is_back or now_ns >= until_ns or not self._may_come_back(held):
+                del self._dropped[byte]
+
+    def _may_come_back(self, held: _Held) -> bool:
+        chain = held.chain
+        return chain is not None and chain in self._chains and chain.can_reach(held.epoch)
+
+    def _follow(self, held: _Held, now_ns: int) -> None:
+        """Move to the epoch of an authenticated datagram, if it is not the present one."""
+        assert held.chain is not None
         chain = held.chain
         self._use(chain, now_ns)
         for earlier in chain.held:
@@ -332,6 +378,14 @@ class _Held(NamedTuple):
     chain: _Chain | None
     epoch: int
     key: NumberedKey
+
+
+def _keys_in(accepted: Mapping[int, _Held]) -> tuple[NumberedKey, ...]:
+    return tuple(held.key for held in accepted.values())
+
+
+def _epoch_of(held: _Held) -> int:
+    return held.epoch
 
 
 class _Chain:

@@ -45,7 +45,7 @@ class Station:
 
     def receiving_state(self, channel_id: int) -> dict[str, Any]:
         del channel_id
-        return {"epoch": -1, "unknown_epochs": ()}
+        return {"epochs": (), "dropped_epochs": (), "unknown_epochs": ()}
 
     def source_states(self) -> dict[int, dict[str, int]]:
         return {}

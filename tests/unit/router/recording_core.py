@@ -86,7 +86,7 @@ class RecordingCore:
 
     def receiving_state(self, channel_id: int) -> dict[str, Any]:
         del channel_id
-        return {"epoch": -1, "unknown_epochs": ()}
+        return {"epochs": (), "dropped_epochs": (), "unknown_epochs": ()}
 
     def open_source(
         self,

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gridstat.model.keys.channel_keys import ChannelKeys, SeedInstalled
 from gridstat.model.keys.seed_giver import End, GiveSeed, SeedGiver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gridstat.model.keys.key_settings import KeySettings
 
 CHANNEL = 7
 NS_PER_S = 1_000_000_000
+StubKey: TypeAlias = tuple[int, bytes, bytes]
+StubDatagram: TypeAlias = tuple[int, bytes, bytes, int]
+"""Epoch byte, key, salt and counter."""
 
 
 class StubCore:
@@ -25,8 +28,14 @@ class StubCore:
         self.datagrams = 0
         self.counter = 0
         self.accepted: dict[int, tuple[bytes, bytes]] = {}
-        self.epoch = -1
+        self.windows: dict[StubKey, set[int]] = {}
+        """Counters that a key has opened, for keys that are accepted or still kept."""
+        self.openers: set[StubKey] = set()
+        self.told: set[StubKey] = set()
+        """Dropped keys of which it was told what they opened."""
         self.unknown: set[int] = set()
+        self.before_set: Callable[[], object] = bool
+        """Called just before the accepted keys change: a datagram may come at this moment."""
 
     def set_sending_key(self, channel_id: int, epoch: int, key: bytes, salt: bytes) -> None:
         assert channel_id == CHANNEL
@@ -43,17 +52,43 @@ class StubCore:
             "datagrams": self.datagrams,
         }
 
-    def set_receiving_keys(self, channel_id: int, keys: Sequence[tuple[int, bytes, bytes]]) -> None:
+    def set_receiving_keys(self, channel_id: int, keys: Sequence[StubKey]) -> None:
         assert channel_id == CHANNEL
         assert len(keys) <= 8
         assert len({epoch for epoch, _, _ in keys}) == len(keys)
+        self.before_set()
         self.accepted = {epoch: (key, salt) for epoch, key, salt in keys}
+        accepted = {tuple(each) for each in keys}
+        self.told -= accepted
+        self.windows = {key: seen for key, seen in self.windows.items() if seen or key in accepted}
 
     def receiving_state(self, channel_id: int) -> Mapping[str, Any]:
         assert channel_id == CHANNEL
+        accepted = {(epoch, *words) for epoch, words in self.accepted.items()}
+        for key in self.told - accepted:
+            self.windows.pop(key, None)
+        self.told = self.windows.keys() - accepted
         unknown, self.unknown = tuple(sorted(self.unknown)), set()
-        epoch, self.epoch = self.epoch, -1
-        return {"epoch": epoch, "unknown_epochs": unknown}
+        openers, self.openers = self.openers, set()
+        return {
+            "epochs": tuple(sorted(epoch for epoch, *_ in openers & accepted)),
+            "dropped_epochs": tuple(sorted(epoch for epoch, *_ in openers - accepted)),
+            "unknown_epochs": unknown,
+        }
+
+    def receive(self, datagram: StubDatagram) -> bool:
+        """Return whether a datagram is believed."""
+        *_, counter = datagram
+        key = datagram[:3]
+        if key[0] not in self.accepted:
+            self.unknown.add(key[0])
+        elif self.accepted[key[0]] == key[1:]:
+            seen = self.windows.setdefault(key, set())
+            is_new = counter not in seen
+            seen.add(counter)
+            self.openers |= {key} if is_new else set()
+            return is_new
+        return False
 
 
 class SealedChannel:
@@ -66,6 +101,9 @@ class SealedChannel:
         self.giver = SeedGiver(settings, self.draw.randbytes)
         self.giver.open(CHANNEL, 0)
         self.used: set[tuple[bytes, bytes, int]] = set()
+        self.believed: set[StubDatagram] = set()
+        self.newest: StubDatagram | None = None
+        """The last datagram that was sent, whether it came or not."""
         self.sent = self.received = self.unsent = 0
         self.over: list[object] = []
         self.is_cut = False
@@ -133,17 +171,15 @@ class SealedChannel:
             assert nonce not in self.used, "a key and a counter were used twice"
             self.used.add(nonce)
             self.sent += 1
-            self._carry(epoch, key, salt)
+            self.newest = epoch, key, salt, core.counter
+            if not self.is_cut:
+                self.play(self.newest)
 
-    def _carry(self, epoch: int, key: bytes, salt: bytes) -> None:
-        if self.is_cut:
-            return
-        core = self.receiving_core
-        known = core.accepted.get(epoch)
-        if known is None:
-            core.unknown.add(epoch)
-        elif known == (key, salt):
-            core.epoch = epoch
+    def play(self, datagram: StubDatagram) -> None:
+        """Let a datagram come to the receiver, which must never believe it a second time."""
+        if self.receiving_core.receive(datagram):
+            assert datagram not in self.believed, "a datagram was believed twice"
+            self.believed.add(datagram)
             self.received += 1
 
     def _give(self, gifts: list[GiveSeed]) -> None:

@@ -47,7 +47,7 @@ class BreakableCore:
 
     def receiving_state(self, channel_id: int) -> dict[str, Any]:
         self._need(channel_id)
-        return {"epoch": -1, "unknown_epochs": ()}
+        return {"epochs": (), "dropped_epochs": (), "unknown_epochs": ()}
 
 
 def both() -> tuple[BreakableCore, ChannelKeys]:

@@ -6,9 +6,9 @@ import pytest
 
 from gridstat.model.key_schedule import OLD_EPOCH_NS
 from gridstat.model.keys.key_settings import KEYS_DEFAULT, NumberedKey, Seed
-from gridstat.model.keys.receiving_keys import KEYS_MAX, ReceivingKeys
+from gridstat.model.keys.receiving_keys import KEYS_MAX, ReceivingKeys, SeenEpochs
 from gridstat.model.keys.sending_keys import DATAGRAMS_MAX, SendingKeys
-from tests.unit.model.keys.sealed_channel import CHANNEL, NS_PER_S, SealedChannel
+from tests.unit.model.keys.sealed_channel import CHANNEL, NS_PER_S, SealedChannel, StubDatagram
 
 STEP_NS = NS_PER_S // 4
 
@@ -28,7 +28,7 @@ def accepted(keys: ReceivingKeys) -> set[NumberedKey]:
 
 def hear(keys: ReceivingKeys, sender: SendingKeys, now_ns: int) -> None:
     assert sender.key() in accepted(keys)
-    keys.step(now_ns, sender.key().epoch_byte, ())
+    keys.step(now_ns, SeenEpochs((sender.key().epoch_byte,)))
 
 
 @pytest.mark.parametrize("late_s", [100, 144, 239, 250, 601, 1_800, 9 * 3_600])
@@ -65,7 +65,7 @@ def test_the_oldest_pending_seed_is_kept_when_later_gifts_are_lost() -> None:
     sender = begin(keys, 1, 0)
     for number in range(2, 9):
         keys.accept(seed_of(number), number * NS_PER_S, number)
-        keys.step(number * NS_PER_S, -1, ())
+        keys.step(number * NS_PER_S, SeenEpochs())
         assert sender.key() in accepted(keys)
     newest = begin(keys, 9, 9 * NS_PER_S)
     assert newest.key() in accepted(keys)
@@ -89,7 +89,7 @@ def test_forged_epochs_do_not_keep_a_receiver_from_its_sender(forged: int, each:
         held = {key.epoch_byte for key in accepted(keys)}
         near = {(epoch + 2 + ahead) % 256 for ahead in range(forged)}
         sent = {sender.key().epoch_byte} if step % each == 0 else set()
-        keys.step(now_ns, -1, (near | sent) - held)
+        keys.step(now_ns, SeenEpochs(unknown=(near | sent) - held))
         assert now_ns < 100 * NS_PER_S
     hear(keys, sender, now_ns)
     assert sender.key() in accepted(keys)
@@ -118,7 +118,7 @@ def test_a_new_seed_leaves_the_epochs_before_it_their_time() -> None:
     hear(keys, fresh, 3 * NS_PER_S)
     assert set(before) <= accepted(keys)
     assert len(keys.keys()) <= KEYS_MAX
-    keys.step(3 * NS_PER_S + OLD_EPOCH_NS, -1, ())
+    keys.step(3 * NS_PER_S + OLD_EPOCH_NS, SeenEpochs())
     assert not set(before) & accepted(keys)
 
 
@@ -146,3 +146,76 @@ def test_a_flood_of_all_epochs_keeps_no_near_one_waiting(
     before = channel.received
     run(within_s)
     assert channel.received > before
+
+
+def cut_ahead(ahead: int) -> tuple[SealedChannel, StubDatagram, StubDatagram]:
+    """A sender that is ahead, with a datagram of the old epoch and one of the new one, both held
+    up on the way by a stranger who has no key."""
+    channel = SealedChannel(KEYS_DEFAULT)
+    channel.is_giver_there = False
+    channel.run(60)
+    channel.is_cut = True
+    channel.run(0.25)
+    old = channel.newest
+    for _ in range(ahead):
+        channel.sending_core.datagrams = DATAGRAMS_MAX
+        channel.run(0.25)
+    assert old is not None
+    assert channel.newest is not None
+    assert channel.newest[0] == (old[0] + ahead) % 256
+    return channel, old, channel.newest
+
+
+def await_trial(channel: SealedChannel, new: StubDatagram) -> None:
+    """Send headers of an epoch until its key is on trial."""
+    for _ in range(200):
+        if new[0] in channel.receiving_core.accepted:
+            return
+        channel.receiving_core.unknown.add(new[0])
+        channel.run(0.25)
+    raise AssertionError("the epoch is never tried")
+
+
+def replay(channel: SealedChannel, *datagrams: StubDatagram, seconds: float = 90.0) -> None:
+    """Send them again and again, seldom enough that the core forgets keys meanwhile."""
+    for _ in range(int(seconds)):
+        for each in datagrams:
+            channel.play(each)
+        channel.run(1)
+
+
+@pytest.mark.parametrize("ahead", [5, 20, 100])
+def test_a_late_datagram_of_the_old_epoch_does_not_end_a_trial_that_opened_something(
+    ahead: int,
+) -> None:
+    """Else the next trial of that epoch would begin with empty windows, and believe it again."""
+    channel, old, new = cut_ahead(ahead)
+    await_trial(channel, new)
+    before = channel.received
+    channel.play(new)
+    channel.play(old)
+    assert channel.received == before + 2
+    replay(channel, old, new)
+    assert channel.received == before + 2
+    channel.is_cut = False
+    channel.run(10)
+    assert channel.received >= before + 2 + 39, "the sender's epoch was followed"
+
+
+@pytest.mark.parametrize("ahead", [5, 20, 100])
+def test_a_datagram_opened_just_before_its_trial_ends_is_followed(ahead: int) -> None:
+    """It comes after the step has asked what was opened, and before the keys are changed."""
+    channel, old, new = cut_ahead(ahead)
+    await_trial(channel, new)
+    before, core = channel.received, channel.receiving_core
+    for _ in range(60):
+        core.before_set = lambda: channel.play(new)
+        channel.run(0.25)
+    core.before_set = bool
+    assert channel.received == before + 1
+    assert new[0] in core.accepted
+    replay(channel, old, new)
+    assert channel.received <= before + 2
+    channel.is_cut = False
+    channel.run(10)
+    assert channel.received >= before + 40, "the sender's epoch was followed"

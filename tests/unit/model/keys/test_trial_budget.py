@@ -39,7 +39,7 @@ class FloodedCore:
     def receiving_state(self, channel_id: int) -> dict[str, Any]:
         sent = self.ours if channel_id == OURS else self.forged
         held = {epoch for epoch, _, _ in self.accepted[channel_id]}
-        return {"epoch": -1, "unknown_epochs": tuple(sorted(sent - held))}
+        return {"epochs": (), "dropped_epochs": (), "unknown_epochs": tuple(sorted(sent - held))}
 
     def set_sending_key(self, channel_id: int, epoch: int, key: bytes, salt: bytes) -> None:
         raise NotImplementedError
