@@ -439,19 +439,22 @@ def needed(wish: Wish, cloud: str) -> str:
 def rule_for(wish: Wish) -> AccessRule:
     """Return the narrowest rule that would allow a wish.
 
-    Its name is another for each end-point, action and variable, so that no suggested rule replaces
-    another one.
+    Its name is another for each end-point, action, variable and priority, so that no suggested rule
+    replaces one that allows more.
     """
+    priority_best = min(wish.priority or PRIORITY_DEFAULT, PRIORITY_DEFAULT)
     who = _legal(wish.who) or ANYONE
     word = f"{who}-{wish.action.value}".replace("/", "-").replace("*", "any")
     word = word[-(IDENTIFIER_CHARS_MAX - _DIGEST_CHARS - 1) :].lstrip("-.")
-    whole = f"{who} {wish.action.value} {wish.what}".encode()
+    whole = f"{who} {wish.action.value} {wish.what}"
+    if priority_best != PRIORITY_DEFAULT:
+        whole += f" {priority_best}"
     return AccessRule(
-        identifier=f"{word}-{sha256(whole).hexdigest()[:_DIGEST_CHARS]}",
+        identifier=f"{word}-{sha256(whole.encode()).hexdigest()[:_DIGEST_CHARS]}",
         who=who,
         may=(wish.action.value,),
         what=_legal(wish.what),
-        priority_best=min(wish.priority or PRIORITY_DEFAULT, PRIORITY_DEFAULT),
+        priority_best=priority_best,
         is_exported=not wish.who,
     )
 
