@@ -1,8 +1,9 @@
 """Grants of a protection subscriber beside end-points that take all they can get.
 
-Four neighbours, each alone: a greedy pair that reserves every channel, a publisher of thousands of
-variables against a stranger's `**`, an end-point that sends requests without a pause, and one that
-finds all variables again and again. Last an end-point asks for paths which are hard to search: four
+Five neighbours, each alone: a greedy pair that reserves every channel, a publisher of thousands of
+variables against a stranger's `**`, an end-point that sends requests without a pause, one that
+finds all variables again and again, and one with thousands of access rules that finds something
+else each time. Last an end-point asks for paths which are hard to search: four
 between the same two edge routers, each request with a latency that none had before and that is too
 low. The cloud has the quotas of every new cloud. The protection subscriber asks for one variable
 after another, at the edge router of the neighbour. A quiet run lies before each neighbour, and the
@@ -28,6 +29,8 @@ from benchmarks.experiments.experiment import (
 )
 from benchmarks.machine import MachineWatch
 from benchmarks.subscribing import STORM_S_MAX, quantile
+from gridstat.model.access_rules import AccessRule
+from lab.open_access import OPEN_RULE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +50,8 @@ LATENCY_MS_FIRST, LATENCY_MS_STEP = 0.2, 0.001
 """Far below what the paths take, and different in each request, so that no answer is known."""
 EDGES, RING = 4, 3
 HERE, THERE = edge_name(0), edge_name(1)
+RULED: Final = f"{CLOUD}/ruled"
+"""End-point with very many access rules."""
 BANDWIDTH: Final = 12_500_000
 """A hundred megabits a second: a greedy pair can fill it."""
 QOS: Final = {"latency_ms": 50, "redundancy": 2, "priority": 3}
@@ -130,6 +135,12 @@ class Storms:
         question = {"do": "find", "pattern": f"{CLOUD}/**", "seconds": seconds}
         return self._beside(finder, question, FINDS_LEAST, lambda of: sum(map(bool, of["found"])))
 
+    def beside_many_rules(self, seconds: float) -> Beside:
+        """Measure while an end-point with very many rules finds with patterns of all kinds."""
+        finder = self._rig.end_points({RULED: [HERE]})
+        question = {"do": "find", "pattern": f"{CLOUD}/*/x{{at}}", "seconds": seconds}
+        return self._beside(finder, question, FINDS_LEAST, lambda of: len(of["found"]))
+
     def beside_a_storm(self, count: int) -> Beside:
         """Measure while one end-point sends requests without a pause."""
         storm = self._rig.end_points({f"{CLOUD}/storm": [HERE]})
@@ -196,13 +207,23 @@ def _answered(answer: Answer) -> int:
     return len(answer["took_ms"]) if answer["granted"] else 0
 
 
+def rules_of(count: int) -> tuple[AccessRule, ...]:
+    """Return the rule for everybody, and so many for one end-point."""
+    many = (
+        AccessRule(f"many-{at}", RULED, ("find", "subscribe"), f"{CLOUD}/s-{at}/**")
+        for at in range(count)
+    )
+    return OPEN_RULE, *many
+
+
 def measure(options: Options, progress: Progress) -> Result:
     """Measure the grants beside each neighbour, and alone before it."""
     watch = MachineWatch()
     figures: dict[str, Figure] = {}
     progress(0.0, "starting a cloud")
     topology = two_rings(EDGES, RING, bandwidth=BANDWIDTH)
-    with CloudRig(topology, folder=options.text("folder"), quotas="") as rig:
+    rules = rules_of(options.whole("rules"))
+    with CloudRig(topology, folder=options.text("folder"), quotas="", rules=rules) as rig:
         storms = Storms(rig, options)
         storms.grants()  # Warms up.
         runs: dict[str, Callable[[], Beside]] = {
@@ -210,6 +231,7 @@ def measure(options: Options, progress: Progress) -> Result:
             "request_storm": lambda: storms.beside_a_storm(options.whole("requests")),
             "many_variables": lambda: storms.beside_many_variables(options.whole("variables")),
             "finds": lambda: storms.beside_finds(options.real("finds")),
+            "many_rules": lambda: storms.beside_many_rules(options.real("finds")),
         }
         alone = list[float]()
         for at, (name, run) in enumerate(runs.items()):
@@ -221,9 +243,10 @@ def measure(options: Options, progress: Progress) -> Result:
             alone += quiet
         figures |= _figures("alone", sorted(alone))
         progress(0.9, "hostile searches")
+        before_ms = rig.survey()["requests"]["search_ms"]
         figures |= _searched(storms, options.whole("searches"))
         figures["search_ms_each"] = round(
-            rig.survey()["requests"]["search_ms"]
+            (rig.survey()["requests"]["search_ms"] - before_ms)
             / max(1, SEARCH_ROUNDS * options.whole("searches")),
             3,
         )
@@ -300,6 +323,7 @@ STORM = Experiment(
         Parameter(
             "finds", 6.0, "seconds in which all variables are found again and again", least=0.1
         ),
+        Parameter("rules", 10_000, "access rules of the end-point with very many", least=1),
         Parameter("folder", "", "where the cloud's files and journal lie; a temporary one"),
     ),
     measure=measure,

@@ -101,13 +101,17 @@ class EndPointsRole:
         return {"done": done, "refused": refused, "began_ns": began_ns, "ended_ns": ended_ns}
 
     def _find(self, question: Question) -> Answer:
-        """Find the variables of a pattern again and again, for so many seconds."""
+        """Find the variables of a pattern again and again, for so many seconds.
+
+        `{at}` in the pattern is another number each time.
+        """
         (connection,) = self._connections.values()
         began_ns = time.monotonic_ns()
         until_ns = began_ns + int(float(question["seconds"]) * NS_PER_S)
         found: list[int] = []
         while time.monotonic_ns() < until_ns:
-            found.append(len(connection.find(question["pattern"])))
+            pattern = str(question["pattern"]).format(at=len(found))
+            found.append(len(connection.find(pattern)))
         ended_ns = time.monotonic_ns()
         return {"found": found, "began_ns": began_ns, "ended_ns": ended_ns}
 

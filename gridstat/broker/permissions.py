@@ -7,7 +7,6 @@ only observes allows everything as before, and keeps what it would have refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
@@ -15,13 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.capacity.charges import event_bytes, event_rate
 from gridstat.broker.capacity.negotiation import band_of
-from gridstat.model.access_rules import (
-    IDENTIFIER_CHARS_MAX,
-    AccessRules,
-    Action,
-    Wish,
-    rule_for,
-)
+from gridstat.broker.observed_refusals import ObservedRefusal, ObservedRefusals
+from gridstat.model.access_rules import AccessRules, Action, Wish
 from gridstat.model.cloud import is_pattern
 from gridstat.model.errors import NotAuthorised
 from gridstat.model.stamp_law import DELAY_MS_DEFAULT
@@ -30,110 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gridstat.broker.records.registry import Subscription
-    from gridstat.model.access_rules import AccessRule
     from gridstat.model.errors import QuotaReached
     from gridstat.model.qos import ModalQos
     from gridstat.model.rate_law import Period
     from gridstat.model.status import StatusVariable
 
-OBSERVED_MAX: Final = 1_000
-"""Different wishes that are kept of those that would be refused; the others are only counted."""
-FOLDED_MIN: Final = 3
-"""Names side by side from which on one row with a pattern stands for them."""
 CHARGED_MTU_BYTES: Final = 1_232
-
-
-@dataclass(slots=True)
-class ObservedRefusal:
-    """Wish that would be refused, how often it came, and the last time.
-
-    `delay_ms` is the declared delay if that is what would be refused. `names` counts the variables
-    of a row that stands for several. `raised` are the figures of a quota that a rule would have to
-    raise.
-    """
-
-    wish: Wish
-    reason: str
-    count: int = 0
-    last_ns: int = 0
-    delay_ms: int = 0
-    names: int = 1
-    raised: Mapping[str, Any] = field(default_factory=dict)
-
-    def rule(self) -> AccessRule:
-        """Return the rule that would allow the wish."""
-        rule = rule_for(self.wish)
-        if self.raised:
-            word = "-".join((rule.identifier, *self.raised))[-IDENTIFIER_CHARS_MAX:].lstrip("-.")
-            rule = replace(rule, identifier=word, **self.raised)
-        return replace(rule, delay_ms_max=self.delay_ms) if self.delay_ms else rule
-
-
-class Observed:
-    """Refusals that were not carried out, since the broker's start."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.kept: dict[tuple[str, Action | str, str, bool], ObservedRefusal] = {}
-
-    def note(self, wish: Wish, reason: str, now_ns: int, *, delay_ms: int = 0) -> None:
-        self.count += 1
-        key = wish.who, wish.action, wish.what, delay_ms > 0
-        found = self._keep(key, ObservedRefusal(wish, reason), now_ns)
-        if found is not None:
-            found.wish, found.reason = wish, reason
-            found.delay_ms = max(found.delay_ms, delay_ms)
-
-    def note_quota(
-        self, wish: Wish, raised: Mapping[str, Any], refusal: QuotaReached, now_ns: int
-    ) -> None:
-        """Keep the refusal of a quota: one of each identity and figure."""
-        self.count += 1
-        key = wish.who, "quota", next(iter(raised)), False
-        self._keep(key, ObservedRefusal(wish, str(refusal.args[0]), raised=raised), now_ns)
-
-    def _keep(
-        self, key: tuple[str, Action | str, str, bool], refusal: ObservedRefusal, now_ns: int
-    ) -> ObservedRefusal | None:
-        """Count a refusal; return what is kept of it, or None if too many are kept."""
-        found = self.kept.get(key)
-        if found is None:
-            if len(self.kept) >= OBSERVED_MAX:
-                return None
-            found = self.kept[key] = refusal
-        found.count += 1
-        found.last_ns = now_ns
-        return found
-
-    def folded(self) -> list[ObservedRefusal]:
-        """Return what is kept, with one row for several names side by side."""
-        groups: dict[tuple[object, ...], list[ObservedRefusal]] = {}
-        for each in self.kept.values():
-            wish = each.wish
-            if each.raised:
-                groups[id(each),] = [each]
-                continue
-            above, _, last = wish.what.rpartition("/")
-            key = wish.who, wish.action, above, each.delay_ms > 0, last if "*" in last else ""
-            groups.setdefault(key, []).append(each)
-        found: list[ObservedRefusal] = []
-        for group in groups.values():
-            found += [_folded(group)] if len(group) >= FOLDED_MIN else group
-        return found
-
-
-def _folded(group: list[ObservedRefusal]) -> ObservedRefusal:
-    wish = group[0].wish
-    what = f"{wish.what.rpartition('/')[0]}/*"
-    priorities = [each.wish.priority for each in group if each.wish.priority is not None]
-    return ObservedRefusal(
-        replace(wish, what=what, priority=min(priorities, default=None)),
-        f"{len(group)} variables of {what}, as: {group[0].reason}",
-        count=sum(each.count for each in group),
-        last_ns=max(each.last_ns for each in group),
-        delay_ms=max(each.delay_ms for each in group),
-        names=len(group),
-    )
 
 
 class Permissions:
@@ -146,7 +42,7 @@ class Permissions:
         self._wall_clock_ns = wall_clock_ns
         self.rules = AccessRules(cloud)
         self.is_enforced = True
-        self.observed = Observed()
+        self.observed = ObservedRefusals(cloud)
         self.refusals = 0
         self.reserved: dict[tuple[str, Action], int] = {}
 
@@ -158,7 +54,7 @@ class Permissions:
         if self.is_enforced:
             self.refusals += 1
             raise NotAuthorised(f"rule access: {decision.reason}", hint=decision.hint)
-        self.observed.note(wish, decision.reason, self._wall_clock_ns())
+        self._note(ObservedRefusal(wish, decision.reason))
 
     def allows(self, wish: Wish) -> bool:
         """Return whether a wish is allowed, or only observed."""
@@ -166,12 +62,16 @@ class Permissions:
         if decision.is_allowed:
             return True
         if not self.is_enforced:
-            self.observed.note(wish, decision.reason, self._wall_clock_ns())
+            self._note(ObservedRefusal(wish, decision.reason))
         return not self.is_enforced
 
     def note_quota(self, wish: Wish, raised: Mapping[str, Any], refusal: QuotaReached) -> None:
         """Note the refusal of a quota that a cloud which observes does not carry out."""
-        self.observed.note_quota(wish, raised, refusal, self._wall_clock_ns())
+        self._note(ObservedRefusal(wish, str(refusal.args[0]), raised=raised))
+
+    def _note(self, refusal: ObservedRefusal) -> None:
+        refusal.last_ns = self._wall_clock_ns()
+        self.observed.note(refusal)
 
     def check_publication(
         self, who: str, variable: StatusVariable, before: StatusVariable | None = None
@@ -206,7 +106,7 @@ class Permissions:
         reason = f"rules let {who} publish {variable.name} up to {most_ms} ms late, not {delay_ms}"
         if self.is_enforced:
             return reason
-        self.observed.note(wish, reason, self._wall_clock_ns(), delay_ms=delay_ms)
+        self._note(ObservedRefusal(wish, reason, delay_ms=delay_ms))
         return ""
 
     def delay_ms_max(self, who: str, name: str) -> int:
@@ -224,13 +124,10 @@ class Permissions:
 
     def observed_refusals(self) -> list[ObservedRefusal]:
         """Return what would be refused today of all that was observed, and forget the rest."""
-        kept = self.observed.kept
-        for key, each in list(kept.items()):
-            if self._is_allowed_now(each):
-                del kept[key]
-        return self.observed.folded()
+        return self.observed.shown(self._is_allowed_now)
 
     def _is_allowed_now(self, found: ObservedRefusal) -> bool:
+        """Return whether rules allow by now what was observed; else say why not as of now."""
         wish = found.wish
         if found.raised:
             return all(
@@ -239,9 +136,12 @@ class Permissions:
             )
         if found.delay_ms:
             return found.delay_ms <= self.delay_ms_max(wish.who, wish.what)
-        if is_pattern(wish.what) and wish.action is not Action.FLOOD:
+        is_one_wish = not found.has_more_names
+        if is_one_wish and is_pattern(wish.what) and wish.action is not Action.FLOOD:
             return self.rules.may_any(wish.who, wish.action, wish.what, priority=wish.priority)
-        return self.rules.decide(wish).is_allowed
+        decision = self.rules.decide(wish)
+        found.reason, found.advice = decision.reason, decision.advice
+        return decision.is_allowed
 
     def check_name(self, who: str, name: str, qos: ModalQos) -> None:
         """Check a subscription to a name, whose variable is not known yet or is elsewhere."""

@@ -46,8 +46,9 @@ ANYONE: Final = "**"
 _DIGEST_CHARS: Final = 8
 """Letters at the end of a suggested rule's name that stand for what it is about."""
 ANYTHING: Final = "**"
-_WITHIN_MAX: Final = 8
-"""Patterns asked for whose parts that rules allow are kept, of each set of rules."""
+LOOKED_MAX: Final = 128
+"""Rules, and parts of rules, at which one question about a pattern looks. If that is not enough,
+the pattern is judged name by name."""
 _INDEXES_MAX: Final = 10_000
 """End-points whose rules are remembered; all are forgotten beyond that number."""
 
@@ -216,7 +217,8 @@ class AccessRules:
     """All rules of one cloud, indexed so that a decision costs the depth of two names.
 
     `who` patterns are found once for each end-point; its rules are then found by the parts of a
-    variable's name. A change of the rules forgets the indexes, which are built again when needed.
+    variable's name. A change of a rule forgets the indexes of whom it is for, which are built again
+    when needed.
     """
 
     def __init__(self, cloud: str, rules: Iterable[AccessRule] = ()) -> None:
@@ -228,6 +230,8 @@ class AccessRules:
         """Exact `who` names that may publish, with the number of their rules."""
         self._indexes: dict[tuple[str, str], _OwnRules] = {}
         self._shared: dict[tuple[str, ...], _OwnRules] = {}
+        self.looked = 0
+        """Parts of rules, and rules, at which questions about patterns have looked in all."""
         for rule in rules:
             self.add(rule)
 
@@ -250,7 +254,7 @@ class AccessRules:
             self._owners.add(rule.who, rule)
         if reserves_own_name(rule):
             self._reserved[rule.who] = self._reserved.get(rule.who, 0) + 1
-        self._forget()
+        self._forget_those_of(rule.who)
 
     def discard(self, identifier: str) -> None:
         rule = self._rules.pop(identifier, None)
@@ -265,7 +269,7 @@ class AccessRules:
                 self._reserved[rule.who] = left
             else:
                 del self._reserved[rule.who]
-        self._forget()
+        self._forget_those_of(rule.who)
 
     def decide(self, wish: Wish) -> Decision:
         """Return by which rule a wish is allowed, or why it is refused and what to write."""
@@ -299,11 +303,21 @@ class AccessRules:
     def may_any(
         self, who: str, action: Action, pattern: str, *, priority: int | None = None
     ) -> bool:
-        """Return whether any name that matches a pattern may be allowed, at a priority."""
-        return any(
+        """Return whether any name that matches a pattern may be allowed, at a priority.
+
+        It is true as well if that is not known after `LOOKED_MAX` steps: each name is judged.
+        """
+        own = self._own(who, "endpoint")
+        best = own.priority_best(action)
+        if best is None or (priority is not None and best > priority):
+            return False
+        look = _Look()
+        found = any(
             priority is None or rule.priority_best <= priority
-            for rule in self._own(who, "endpoint").overlapping(action, pattern)
+            for rule in own.overlapping(action, pattern, look)
         )
+        self.looked += look.steps
+        return found or look.is_cut
 
     def about(self, who: str, action: Action, name: str) -> list[AccessRule]:
         """Return the rules that let an end-point do something with a name, within their bounds."""
@@ -328,8 +342,17 @@ class AccessRules:
         return self._own(who, "endpoint").is_metered
 
     def allowed_within(self, who: str, action: Action, pattern: str) -> Sequence[str]:
-        """Return the patterns of what rules allow of a pattern, without regard to bounds."""
-        return self._own(who, "endpoint").within(action, pattern)
+        """Return the patterns of what rules allow of a pattern, without regard to bounds.
+
+        It is the pattern itself if that is not known after `LOOKED_MAX` steps.
+        """
+        look = _Look()
+        some = {
+            common_pattern(each.what, pattern)
+            for each in self._own(who, "endpoint").overlapping(action, pattern, look)
+        }
+        self.looked += look.steps
+        return (pattern,) if look.is_cut or pattern in some else tuple(sorted(some))
 
     def may_all(self, who: str, action: Action, *, role: str = "endpoint") -> AccessRule | None:
         """Return the rule that allows an action on everything, of all clouds."""
@@ -376,6 +399,15 @@ class AccessRules:
 
     def _for_anyone(self) -> list[AccessRule]:
         return [rule for rule in self._rules.values() if rule.who == ANYONE and rule.is_exported]
+
+    def _forget_those_of(self, who: str) -> None:
+        """Forget the indexes of the end-points that a rule is for."""
+        if is_pattern(who):
+            self._forget()
+            return
+        self._shared.clear()
+        for role in ROLES:
+            self._indexes.pop((who, role), None)
 
     def _forget(self) -> None:
         self._indexes.clear()
@@ -439,19 +471,22 @@ def needed(wish: Wish, cloud: str) -> str:
 def rule_for(wish: Wish) -> AccessRule:
     """Return the narrowest rule that would allow a wish.
 
-    Its name is another for each end-point, action and variable, so that no suggested rule replaces
-    another one.
+    Its name is another for each end-point, action, variable and priority, so that no suggested rule
+    replaces one that allows more.
     """
+    priority_best = min(wish.priority or PRIORITY_DEFAULT, PRIORITY_DEFAULT)
     who = _legal(wish.who) or ANYONE
     word = f"{who}-{wish.action.value}".replace("/", "-").replace("*", "any")
     word = word[-(IDENTIFIER_CHARS_MAX - _DIGEST_CHARS - 1) :].lstrip("-.")
-    whole = f"{who} {wish.action.value} {wish.what}".encode()
+    whole = f"{who} {wish.action.value} {wish.what}"
+    if priority_best != PRIORITY_DEFAULT:
+        whole += f" {priority_best}"
     return AccessRule(
-        identifier=f"{word}-{sha256(whole).hexdigest()[:_DIGEST_CHARS]}",
+        identifier=f"{word}-{sha256(whole.encode()).hexdigest()[:_DIGEST_CHARS]}",
         who=who,
         may=(wish.action.value,),
         what=_legal(wish.what),
-        priority_best=min(wish.priority or PRIORITY_DEFAULT, PRIORITY_DEFAULT),
+        priority_best=priority_best,
         is_exported=not wish.who,
     )
 
@@ -556,28 +591,20 @@ class _OwnRules:
         self.rules = tuple(rules)
         self.is_metered = any(rule.reserved_bytes_per_s is not None for rule in rules)
         self._trees: dict[Action, _PatternTree] = {}
-        self._within: dict[tuple[Action, str], Sequence[str]] = {}
+        self._best: dict[Action, int] = {}
 
     def matching(self, action: Action, name: str) -> list[AccessRule]:
         """Return the rules that are about a name, or about a whole pattern."""
         return self._tree(action).matching(name)
 
-    def overlapping(self, action: Action, pattern: str) -> Iterator[AccessRule]:
-        """Yield the rules that are about something of a pattern."""
-        return self._tree(action).overlapping(pattern)
+    def overlapping(self, action: Action, pattern: str, look: _Look) -> Iterator[AccessRule]:
+        """Yield the rules that are about something of a pattern, until the look is over."""
+        return self._tree(action).overlapping(pattern, look)
 
-    def within(self, action: Action, pattern: str) -> Sequence[str]:
-        """Return the patterns of what the rules allow of a pattern; the last asked are kept."""
-        found = self._within.pop((action, pattern), None)
-        if found is None:
-            some = {
-                common_pattern(each.what, pattern) for each in self.overlapping(action, pattern)
-            }
-            found = (pattern,) if pattern in some else tuple(sorted(some))
-        while len(self._within) >= _WITHIN_MAX:
-            del self._within[next(iter(self._within))]
-        self._within[action, pattern] = found
-        return found
+    def priority_best(self, action: Action) -> int | None:
+        """Return the best priority of all rules for an action; None without any."""
+        self._tree(action)
+        return self._best.get(action)
 
     def _tree(self, action: Action) -> _PatternTree:
         tree = self._trees.get(action)
@@ -586,7 +613,28 @@ class _OwnRules:
             for rule in self.rules:
                 if action.value in rule.may:
                     tree.add(rule.what, rule)
+                    best = self._best.get(action, rule.priority_best)
+                    self._best[action] = min(best, rule.priority_best)
         return tree
+
+
+class _Look:
+    """One look at the rules that overlap with a pattern, which ends after `LOOKED_MAX` steps."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the look ended before it was over."""
+        return self.steps > LOOKED_MAX
+
+    def is_over(self) -> bool:
+        """Count a step, and return whether it is one too many."""
+        self.steps += 1
+        return self.steps > LOOKED_MAX
 
 
 class _Node:
@@ -627,9 +675,9 @@ class _PatternTree:
         _collect(self._root, name.split("/"), 0, found)
         return found
 
-    def overlapping(self, pattern: str) -> Iterator[AccessRule]:
+    def overlapping(self, pattern: str, look: _Look) -> Iterator[AccessRule]:
         """Yield the rules whose pattern has a name in common with a pattern."""
-        yield from _overlapping(self._root, pattern.split("/"), 0)
+        return _overlapping(self._root, pattern.split("/"), 0, look)
 
 
 def _collect(node: _Node, parts: list[str], at: int, found: list[AccessRule]) -> None:
@@ -646,26 +694,41 @@ def _collect(node: _Node, parts: list[str], at: int, found: list[AccessRule]) ->
             _collect(child, parts, at + 1, found)
 
 
-def _overlapping(node: _Node, parts: list[str], at: int) -> Iterator[AccessRule]:
+def _overlapping(node: _Node, parts: list[str], at: int, look: _Look) -> Iterator[AccessRule]:
     """Yield the rules below a node that overlap with the rest of a pattern."""
     if at == len(parts):
-        yield from node.rules.values()
+        yield from _rules(node, look)
         return
     below = node.below
     if parts[at] == "**":
         for child in below.values():
-            yield from _all_below(child)
+            yield from _all_below(child, look)
+            if look.is_cut:
+                return
         return
     for part in below if parts[at] == "*" else ("**", "*", parts[at]):
+        if look.is_over():
+            return
         if (found := below.get(part)) is None:
             continue
         if part == "**":
-            yield from found.rules.values()
+            yield from _rules(found, look)
         else:
-            yield from _overlapping(found, parts, at + 1)
+            yield from _overlapping(found, parts, at + 1, look)
 
 
-def _all_below(node: _Node) -> Iterator[AccessRule]:
-    yield from node.rules.values()
+def _all_below(node: _Node, look: _Look) -> Iterator[AccessRule]:
+    if look.is_over():
+        return
+    yield from _rules(node, look)
     for child in node.below.values():
-        yield from _all_below(child)
+        yield from _all_below(child, look)
+        if look.is_cut:
+            return
+
+
+def _rules(node: _Node, look: _Look) -> Iterator[AccessRule]:
+    for rule in node.rules.values():
+        if look.is_over():
+            return
+        yield rule

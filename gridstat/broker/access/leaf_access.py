@@ -352,8 +352,12 @@ class LeafAccess:
                     "last_ns": each.last_ns,
                     "reason": each.reason,
                     "names": each.names,
-                    "rule": settings_of(each.rule()),
-                    "command": grant_command(each.rule(), self._context.registry.cloud),
+                    "has_more_names": each.has_more_names,
+                    "rule": {} if each.advice else settings_of(each.rule()),
+                    "command": ""
+                    if each.advice
+                    else grant_command(each.rule(), self._context.registry.cloud),
+                    "hint": each.advice,
                 }
                 for each in some
             ]
@@ -435,6 +439,7 @@ class LeafAccess:
                 "rule_count": len(permissions.rules),
                 "refused": permissions.refusals,
                 "observed": permissions.observed.count,
+                "not_kept": permissions.observed.not_kept_facts(),
             }
         }
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 ONE: Final = "*"
 ALL_BELOW: Final = "**"
+IN_VAIN_AT_ONCE: Final = 256
+"""Branches without a matching name after which a walk says how far it has come."""
 
 
 class _Node:
@@ -56,6 +58,8 @@ class NameTree:
 
     def __init__(self) -> None:
         self._root = _Node()
+        self.in_vain = 0
+        """Branches in which all walks of names have looked for nothing."""
 
     def add(self, name: str, number: int) -> None:
         node = self._root
@@ -85,18 +89,41 @@ class NameTree:
         With `after` only names behind that one, which need not be registered. Names are ordered by
         parts, so a name comes before all that begin with it.
         """
-        return _matching_names(
-            self._root, pattern.split("/"), 0, after.split("/") if after else None
-        )
+        return (each for each in self.walk(pattern, after=after) if isinstance(each, int))
+
+    def walk(self, pattern: str, *, after: str = "") -> Iterator[int | str]:
+        """Yield as `matching` does, and now and then the begin of a name at which the walk is.
+
+        A walk after that begin goes on there. So whoever looks for what is not there can pause.
+        """
+        rest = after.split("/") if after else None
+        return _matching_names(self._root, pattern.split("/"), 0, _Walk(self), rest)
 
     def matching_patterns(self, name: str) -> list[int]:
         """Return the numbers of the patterns that match a name, ascending."""
         return sorted(_matching_patterns(self._root, name.split("/"), 0))
 
 
+class _Walk:
+    """Place of one walk, and the branches in which it has found nothing."""
+
+    __slots__ = ("in_vain", "path", "tree")
+
+    def __init__(self, tree: NameTree) -> None:
+        self.tree = tree
+        self.path: list[str] = []
+        self.in_vain = 0
+
+    def has_to_pause(self) -> bool:
+        """Count a branch in which nothing was found; return whether there were many."""
+        self.tree.in_vain += 1
+        self.in_vain += 1
+        return self.in_vain % IN_VAIN_AT_ONCE == 0
+
+
 def _matching_names(
-    node: _Node, parts: list[str], at: int, after: list[str] | None = None
-) -> Iterator[int]:
+    node: _Node, parts: list[str], at: int, walk: _Walk, after: list[str] | None = None
+) -> Iterator[int | str]:
     """Yield numbers below a node; `after` holds the remaining parts of the name to start behind."""
     if at == len(parts):
         if after is None:
@@ -104,26 +131,36 @@ def _matching_names(
         return
     part = parts[at]
     if part == ALL_BELOW:
-        for child, rest in _children(node, after):
+        for _, child, rest in _children(node, after):
             yield from _all_names(child, rest)
     elif part == ONE:
-        for child, rest in _children(node, after):
-            yield from _matching_names(child, parts, at + 1, rest)
+        for name, child, rest in _children(node, after):
+            walk.path.append(name)
+            in_vain, has_found = walk.in_vain, False
+            for each in _matching_names(child, parts, at + 1, walk, rest):
+                has_found = True
+                yield each
+            # The branches below have been counted, and a walk that goes on does so in those.
+            if not has_found and walk.in_vain == in_vain and walk.has_to_pause():
+                yield "/".join(walk.path)
+            walk.path.pop()
     else:
-        for child, rest in _children(node, after, only=part):
-            yield from _matching_names(child, parts, at + 1, rest)
+        for _, child, rest in _children(node, after, only=part):
+            walk.path.append(part)
+            yield from _matching_names(child, parts, at + 1, walk, rest)
+            walk.path.pop()
 
 
 def _all_names(node: _Node, after: list[str] | None) -> Iterator[int]:
     if after is None:
         yield from sorted(node.ends)
-    for child, rest in _children(node, after):
+    for _, child, rest in _children(node, after):
         yield from _all_names(child, rest)
 
 
 def _children(
     node: _Node, after: list[str] | None, *, only: str | None = None
-) -> Iterator[tuple[_Node, list[str] | None]]:
+) -> Iterator[tuple[str, _Node, list[str] | None]]:
     """Yield the children of a node in order, without those before `after`."""
     first = after[0] if after else ""
     if only is not None:
@@ -131,7 +168,7 @@ def _children(
     else:
         parts = node.sorted_from(first)
     for part in parts:
-        yield node.below[part], after[1:] if after and part == first else None
+        yield part, node.below[part], after[1:] if after and part == first else None
 
 
 def _matching_patterns(node: _Node, parts: list[str], at: int) -> Iterator[int]:

@@ -323,14 +323,24 @@ class Registry:
             for variable_id in self.name_tree.matching(pattern, after=after)
         )
 
-    def matching_any(self, patterns: Sequence[str], *, after: str = "") -> Iterator[Publication]:
-        """Return the publications that match one pattern or more, each once, in name order."""
+    def matching_any(
+        self, patterns: Sequence[str], *, after: str = ""
+    ) -> Iterator[tuple[str, Publication | None]]:
+        """Yield the publications that match one pattern or more, each once, in name order.
+
+        Each has its name beside it. A name without a publication says how far the walk has come.
+        """
         last = None
-        found = (self.matching(pattern, after=after) for pattern in patterns)
-        for publication in merge(*found, key=_name_parts):
-            if publication is not last:
-                yield publication
-            last = publication
+        found = (self._walk(pattern, after) for pattern in patterns)
+        for name, publication in merge(*found, key=_name_parts):
+            if publication is None or publication is not last:
+                yield name, publication
+            last = publication or last
+
+    def _walk(self, pattern: str, after: str) -> Iterator[tuple[str, Publication | None]]:
+        for each in self.name_tree.walk(pattern, after=after):
+            name = each if isinstance(each, str) else self.names[each]
+            yield name, None if isinstance(each, str) else self.publications[name]
 
     def publication_of(self, record: Subscribed) -> Publication | None:
         """Return the publication of a contract, of this cloud or of another."""
@@ -456,6 +466,6 @@ def _discard(index: dict[Key, set[Member]], key: Key, member: Member) -> None:
             del index[key]
 
 
-def _name_parts(publication: Publication) -> list[str]:
-    """Return what publications are ordered by."""
-    return publication.variable.name.split("/")
+def _name_parts(named: tuple[str, Publication | None]) -> list[str]:
+    """Return what names are ordered by."""
+    return named[0].split("/")

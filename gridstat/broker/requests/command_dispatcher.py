@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 SERVE_TIMER: Final = "serve"
 NOTE_NS: Final = NS_PER_S
+LOOK_NS: Final = 1_000
+"""Time that a look at one more rule or branch of names is charged as, with the path searches."""
 
 
 class CommandDispatcher:
@@ -197,6 +199,7 @@ class CommandDispatcher:
 
     def _run(self, request: Request, work: Callable[[], None], *, is_again: bool = False) -> None:
         self._context.reservations.begin_turn()
+        looked = self._looked()
         try:
             work()
         except GridStatError as error:
@@ -207,6 +210,11 @@ class CommandDispatcher:
             hint = "report this to the operator of the broker: its log has request_failed"
             failed = Refused("the broker failed over this request", hint=hint)
             self._requests.refuse(request, failed)
-        took_ns = self._context.reservations.end_turn()
+        took_ns = self._context.reservations.end_turn() + LOOK_NS * (self._looked() - looked)
         now_ns = self._context.now_ns
         self.queue.searched(request.endpoint, took_ns, now_ns, is_again=is_again)
+
+    def _looked(self) -> int:
+        """Return at how many rules and names all requests with patterns have looked in vain."""
+        context = self._context
+        return context.permissions.rules.looked + context.registry.name_tree.in_vain

@@ -26,9 +26,10 @@ the queue of its end-point:
   a whole storm. This holds for `HOLD_NS` after a request that was served within `HOLD_NS` of the
   first one under way, and not between end-points that all have many. One that has held others back
   for all that time does not again for `HOLD_PAUSE_NS`.
-- `searched` charges an end-point for the searches and splits of its request. Most take less than
-  `SEARCH_FREE_NS`. One that has used more than `SEARCH_BURST_NS` leaves the round, also with its
-  slices, until its part of the broker's time, one in `SEARCH_PARTS`, has made up for it.
+- `searched` charges an end-point for the searches and splits of its request, and for the rules and
+  names at which its patterns made the broker look. Most take less than `SEARCH_FREE_NS`. One that
+  has used more than `SEARCH_BURST_NS` leaves the round, also with its slices, until its part of the
+  broker's time, one in `SEARCH_PARTS`, has made up for it.
 
 The broker serves a few requests, then reads what has arrived meanwhile, and serves on by a timer.
 After a restart the queues are empty, and end-points repeat their requests.
@@ -548,9 +549,11 @@ class FairQueue:
             )
         if self.search_times.ready_ns(who, now_ns) > now_ns:
             return QuotaReached(
-                f"{who} has {waiting} requests waiting, since the path searches of its earlier "
-                "ones have used up its search time; this one was not looked at",
-                hint="ask again in a few seconds, with fewer paths or with more latency allowed",
+                f"{who} has {waiting} requests waiting, since the searches of its earlier ones, of "
+                "paths or of what patterns match, have used up its search time; this one was not "
+                "looked at",
+                hint="ask again in a few seconds, with fewer paths, with more latency allowed, or "
+                "with narrower patterns",
             )
         per_s = self._quota_of(who).commands_per_s
         rate = f" and may send {per_s} commands a second" if per_s else ""

@@ -121,12 +121,13 @@ class Queries:
         """Look at the next names, answer if that was all, and else go on in a later turn."""
         permissions, who = self._context.permissions, request.endpoint
         names = self._context.registry.matching_any(search.patterns, after=search.after)
-        for looked, publication in enumerate(names):
-            if looked == FIND_AT_ONCE:
+        for looked, (name, publication) in enumerate(names):
+            if looked == FIND_AT_ONCE or publication is None:
+                search.after = name if publication is None else search.after
                 self._requests.go_on(request, partial(self._find_on, request, search))
                 return
-            search.after = publication.variable.name
-            if permissions.allows(Wish(who, Action.FIND, publication.variable.name)) and (
+            search.after = name
+            if permissions.allows(Wish(who, Action.FIND, name)) and (
                 not search.take(publication.variable)
             ):
                 break

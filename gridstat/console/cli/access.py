@@ -12,6 +12,7 @@ from gridstat.console.access import load_access
 from gridstat.console.cli.command_errors import print_plainly, reporting_errors
 from gridstat.console.cli.options import AsJson, Folder, Operator
 from gridstat.console.fitted_table import FittedTable, print_table
+from gridstat.console.live.problems import not_kept_text
 from gridstat.console.operator_session import ask_once
 from gridstat.model.access_rules import (
     ACTIONS,
@@ -370,9 +371,13 @@ def why_lines(facts: dict[str, Any]) -> Iterator[str]:
 def observed_lines(facts: dict[str, Any]) -> Iterator[str]:
     """Yield lines on what would be refused, with the command that would allow each."""
     yield mode_line(facts)
+    if lost := not_kept_text(facts):
+        yield lost
+        yield "  enforce only once you know what those want: ask their owners, or grant what is"
+        yield "  listed here and look again after they have asked again"
     for each in facts["refusals_observed"]:
         yield f"{each['count']:,} times: {each['reason']}"
-        yield f"  {each['command']}"
+        yield f"  {each['command'] or each['hint']}"
 
 
 def _broker(access: Access, at: str) -> Access:

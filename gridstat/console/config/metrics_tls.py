@@ -41,6 +41,7 @@ class MetricsTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.verify_mode = ssl.CERT_REQUIRED
+        context.num_tickets = 0  # A resumed session would pass by the check of certificates.
         try:
             context.load_cert_chain(self.certificate, self.key)
             context.load_verify_locations(cafile=self.client_authority)

@@ -154,7 +154,7 @@ class BrokerDaemon:
         )
 
     def reload(self) -> str:
-        return self._parts.reloaded("routers and channels")
+        return self._parts.reloaded(self._metrics, "routers and channels")
 
     async def close(self) -> None:
         await self._names_driver.close()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
     from pathlib import Path
 
+    from gridstat.console.daemons.metrics_server import MetricsServer
     from gridstat.console.daemons.stand_by import JournalPlan
 
 
@@ -45,11 +46,12 @@ class BrokerParts:
             verifier=verifier, wall_clock_ns=time.time_ns, journal_figures=self.journal.figures
         )
 
-    def reloaded(self, what_else: str) -> str:
-        """Load new certificates and authorities, and return a report; all other settings need a
-        restart."""
+    def reloaded(self, metrics: MetricsServer, what_else: str) -> str:
+        """Load new certificates and authorities, those of the metrics too, and return a report; all
+        other settings need a restart."""
         complaint = self.credentials.refresh()
         taken = f"certificates NOT ({complaint})" if complaint else "certificates"
+        taken = ", ".join((taken, *metrics.reload()))
         return f"reloaded: {taken}; {what_else} change by `gridstat cloud`"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from gridstat.model.errors import LinkDown
+from gridstat.model.errors import GridStatError, LinkDown
 from gridstat.net.command.connection_admission import AdmissionLimits, ConnectionAdmission
 from gridstat.net.command.listener import ConnectionCounters, Listener
 
@@ -44,6 +44,7 @@ class MetricsServer:
         self._health = health
         self._admission = ConnectionAdmission(LIMITS)
         self._listener: Listener | None = None
+        self._tls: MetricsTls | None = None
         self._waiting: dict[int, _HttpConnection] = {}
         """Connections whose request has not come, by their tickets."""
         self._connections: set[asyncio.Task[None]] = set()
@@ -60,8 +61,25 @@ class MetricsServer:
                 f"metrics cannot listen on {host} port {port}: {error.strerror}",
                 hint="choose another metrics_port, or 0 for any free one",
             ) from error
-        self._listener = listener
+        self._listener, self._tls = listener, tls
         return bound
+
+    def reload(self) -> tuple[str, ...]:
+        """Read the certificate, the key and the authority again; return what was read, in words.
+
+        Connections that are being opened under the old authority end. If a file cannot be used, all
+        of them stay as they were.
+        """
+        if self._listener is None or self._tls is None:
+            return ()
+        try:
+            context = self._tls.context()
+        except GridStatError as error:
+            return (f"metrics certificates NOT ({error.args[0]})",)
+        self._listener.use(context)
+        for ticket in list(self._waiting):
+            self._abandon(ticket)
+        return ("metrics certificates",)
 
     async def close(self) -> None:
         if self._listener is not None:

@@ -178,6 +178,7 @@ class RouterDaemon:
             taken.append("log")
         complaint = self._credentials.refresh()
         taken.append(f"certificates NOT ({complaint})" if complaint else "certificates")
+        taken += self._metrics.reload()
         if (before.brokers, before.name_services) != (now.brokers, now.name_services):
             self._driver.forget(self._broker)  # It may still listen where it was.
             self._find_broker(now.brokers, now.name_services)

@@ -130,7 +130,7 @@ class TreeDaemon:
         )
 
     def reload(self) -> str:
-        return self._parts.reloaded("children and channels")
+        return self._parts.reloaded(self._metrics, "children and channels")
 
     async def close(self) -> None:
         await self._driver.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.console.live.survey_tables import dropped, router_state, worst_path
 from gridstat.console.live.tree_view import counted
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 IN_STEP = "in step"
 GRANTED = "granted"
+NAMED_MAX: Final = 5
+"""Identities that a line names."""
 
 
 def grid_problems(grid_survey: GridSurvey) -> list[str]:
@@ -85,8 +87,24 @@ def _access_problems(survey: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
             f"cloud {cloud} does NOT ENFORCE access rules; {would} would be refused: "
             "gridstat access why --observed",
         )
+        if lost := not_kept_text(access):
+            yield 1, f"cloud {cloud}: {lost}"
     elif not access["rule_count"]:
         yield 1, f"cloud {cloud} has no access rules, and admits nobody: gridstat access --help"
+
+
+def not_kept_text(access: Mapping[str, Any]) -> str:
+    """Return whose refused wishes a cloud that observes has counted only; empty if nobody's."""
+    facts = access.get("not_kept")  # A broker of an earlier release does not say it.
+    if not facts or not facts["refusals"]:
+        return ""
+    most = [f"{each['count']:,} of {each['who']}" for each in facts["most"][:NAMED_MAX]]
+    left = facts["identities"] - len(most)
+    more = f" and of {left:,} more" if left else ""
+    return (
+        f"{counted(facts['refusals'], 'wish', 'wishes')} that would be refused NOT LISTED, since "
+        f"there are too many different ones: {', '.join(most)}{more}"
+    )
 
 
 def _key_problems(survey: Mapping[str, Any]) -> Iterator[tuple[int, str]]:

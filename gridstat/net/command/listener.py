@@ -111,6 +111,10 @@ class Listener:
         bound = self._sockets[0].getsockname()
         return bound[0], bound[1]
 
+    def use(self, tls: ssl.SSLContext) -> None:
+        """Accept with other certificates or authorities from now on."""
+        self._tls = tls
+
     def close(self) -> None:
         """Stop accepting."""
         self._suspend()

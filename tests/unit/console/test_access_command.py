@@ -93,6 +93,15 @@ def test_a_cloud_that_observes_says_so_and_lists_what_it_would_refuse() -> None:
     lines = list(observed_lines(observing | {"refusals_observed": [refusal]}))
     assert "does NOT ENFORCE them; 7 requests" in lines[0]
     assert lines[1:] == ["7 times: no rule lets x", "  gridstat access grant x"]
+    owned = {"count": 1, "reason": "it belongs to y", "command": "", "hint": "publish other names"}
+    most = [{"who": f"c1/m{at}", "count": 10 - at, "last_ns": 1} for at in range(6)]
+    facts = observing | {"not_kept": {"refusals": 1_045, "identities": 9, "most": most}}
+    lines = list(observed_lines(facts | {"refusals_observed": [owned]}))
+    assert lines[1].startswith("1,045 wishes that would be refused NOT LISTED")
+    assert lines[1].endswith(
+        "10 of c1/m0, 9 of c1/m1, 8 of c1/m2, 7 of c1/m3, 6 of c1/m4 and of 4 more"
+    )
+    assert lines[-2:] == ["1 times: it belongs to y", "  publish other names"]
 
 
 def test_what_is_wrong_with_the_access_of_a_cloud_is_a_problem() -> None:
@@ -106,5 +115,9 @@ def test_what_is_wrong_with_the_access_of_a_cloud_is_a_problem() -> None:
     assert sorted_problems(survey) == []
     (observing,) = sorted_problems(survey | {"access": MODE | {"mode": "observe", "observed": 1}})
     assert "cloud c1 does NOT ENFORCE access rules" in observing
+    most = [{"who": "c1/mallory", "count": 950, "last_ns": 1}]
+    lost = {"refusals": 950, "identities": 1, "most": most}
+    access = MODE | {"mode": "observe", "observed": 1, "not_kept": lost}
+    assert "NOT LISTED" in sorted_problems(survey | {"access": access})[1]
     (empty,) = sorted_problems(survey | {"access": MODE | {"rule_count": 0}})
     assert "admits nobody" in empty

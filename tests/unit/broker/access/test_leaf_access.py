@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from gridstat.broker.records.operations import encode
 from gridstat.broker.requests.identity_quotas import IdentityQuotas
 from gridstat.broker.requests.pattern_matching import MATCH_TIMER
 from gridstat.broker.settings import AccessSettings, BrokerSettings
-from gridstat.model.access_rules import AccessRule, Action, Wish
+from gridstat.model.access_rules import LOOKED_MAX, AccessRule, Action, Wish
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.quota import Quota
 from gridstat.model.rate_law import Period
@@ -623,6 +624,45 @@ def test_to_find_looks_at_no_more_patterns_than_there_are_names() -> None:
     (found,) = cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**"))
     assert isinstance(found, FoundOutcome)
     assert [each.name for each in found.variables] == [f"{PMU}/v7"]
+
+
+def test_to_find_with_ten_thousand_rules_of_its_own_costs_little_and_is_charged() -> None:
+    def cloud_of(count: int) -> Conversation:
+        many = (
+            AccessRule(f"r{at}", CENTRE, ("subscribe", "find"), f"c1/s-{at}/**")
+            for at in range(count)
+        )
+        cloud = published(READING, *many)
+        cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**"))  # Indexed from now on.
+        cloud.ask(CENTRE, "c1/e2", subscribe("c1/s-1/v"))
+        return cloud
+
+    def steps_of(cloud: Conversation, question: Any) -> int:
+        """Return the lines that a request executes, which does not depend on the machine."""
+        steps = 0
+
+        def count_step(*_: object) -> Any:
+            nonlocal steps
+            steps += 1
+            return count_step
+
+        before = sys.gettrace()
+        sys.settrace(count_step)
+        try:
+            cloud.ask(CENTRE, "c1/e2", question)
+        finally:
+            sys.settrace(before)
+        return steps
+
+    few, many = cloud_of(1), cloud_of(10_000)
+    search_times = many.broker._commands.queue.search_times
+    for question in (FindVariables(pattern="c1/*/x7"), subscribe("c1/*/x7")):
+        charged_ns = search_times.total_ns
+        assert steps_of(many, question) <= steps_of(few, question) + 20 * LOOKED_MAX
+        assert 0 < search_times.total_ns - charged_ns < 1_000_000
+    (found,) = many.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/*/pmu/*"))
+    assert isinstance(found, FoundOutcome)
+    assert [each.name for each in found.variables] == [VOLTAGE]
 
 
 def test_what_a_new_rule_allows_is_listed_as_observed_no_more() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +45,40 @@ def test_what_stands_behind_a_name_is_found_in_the_same_order(
     assert whole == sorted(whole, key=lambda name: name.split("/"))
     behind = [given_names[number] for number in tree.matching(pattern, after=after)]
     assert behind == [name for name in whole if name.split("/") > after.split("/")]
+
+
+@given(st.lists(names, unique=True, max_size=20), patterns, st.integers(1, 3))
+def test_a_walk_that_pauses_and_goes_on_finds_every_name_once(
+    given_names: list[str], pattern: str, at_once: int
+) -> None:
+    tree = NameTree()
+    for number, name in enumerate(given_names):
+        tree.add(name, number)
+    found: list[int] = []
+    after, pauses = "", 0
+    with patch.object(name_tree, "IN_VAIN_AT_ONCE", at_once + 1):
+        is_over = False
+        while not is_over:
+            is_over = True
+            for each in tree.walk(pattern, after=after):
+                if isinstance(each, str):
+                    after, is_over = each, False
+                    pauses += 1
+                    break
+                found.append(each)
+        assert found == list(tree.matching(pattern))
+    assert pauses <= len(given_names) * 4
+
+
+def test_a_walk_that_finds_nothing_pauses_after_so_many_branches() -> None:
+    tree = NameTree()
+    for number in range(2_000):
+        tree.add(f"c1/p{number}/v", number)
+    assert list(tree.matching("c1/*/absent")) == []
+    assert tree.in_vain == 2_000
+    walk = tree.walk("c1/*/absent")
+    assert isinstance(next(walk), str)
+    assert tree.in_vain == 2_000 + name_tree.IN_VAIN_AT_ONCE
 
 
 @given(st.lists(patterns, max_size=20), names)

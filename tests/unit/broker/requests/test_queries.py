@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.broker.requests.command_dispatcher import SERVE_TIMER
+from gridstat.broker.records.name_tree import IN_VAIN_AT_ONCE
+from gridstat.broker.requests.command_dispatcher import LOOK_NS, SERVE_TIMER
 from gridstat.broker.requests.outcomes import ANSWER_BYTES_MAX, encode_outcomes
 from gridstat.broker.requests.queries import FIND_AT_ONCE
 from gridstat.model.errors import LayoutError, QuotaReached
@@ -103,3 +104,23 @@ def test_a_wide_find_takes_turns_with_the_requests_of_others(cloud: Conversation
     assert isinstance(found, FoundOutcome)
     assert len(found.variables) == count + 20
     assert found.is_complete
+
+
+def test_a_find_of_what_is_not_there_takes_turns_too_and_is_charged(cloud: Conversation) -> None:
+    """One pattern made the broker look at all names in one turn, for nothing."""
+    tree = cloud.broker.registry.name_tree
+    for at in range(2_000):
+        tree.add(f"c1/p{at}/v", 1_000_000 + at)
+    cloud.is_serving = False
+    absent = CENTRE, cloud.send(CENTRE, "c1/e2", FindVariables(pattern="c1/*/absent"))
+    short = PMU, cloud.send(PMU, "c1/e0", FindVariables(pattern=f"{PMU}/v3"))
+    turns = 0
+    while absent not in cloud.answers:
+        before = tree.in_vain
+        cloud.fire(SERVE_TIMER)
+        assert tree.in_vain - before <= 2 * IN_VAIN_AT_ONCE
+        turns += 1
+        assert short in cloud.answers or turns < 2, "the other end-point is served in between"
+    assert turns >= 4
+    assert cloud.answers[absent] == (FoundOutcome(variables=()),)
+    assert cloud.broker._commands.queue.search_times.total_ns >= 2_000 * LOOK_NS
