@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from msgspec import structs
+
 from gridstat.broker.capacity.admission import Limit
 from gridstat.broker.capacity.allocation import everys
 from gridstat.broker.requests.outcomes import refused
@@ -36,6 +38,10 @@ from gridstat.broker.tree.path_planner import (
     is_inside,
 )
 from gridstat.broker.tree.path_refusals import (
+    LATENCY_CODES,
+    REASONS_OF_NUMBER,
+    counted,
+    fewer_granted,
     join_refusal,
     joined_otherwise,
     no_path,
@@ -43,6 +49,7 @@ from gridstat.broker.tree.path_refusals import (
     too_few,
     too_slow,
     unconfirmed,
+    undecided,
     unsealed,
 )
 from gridstat.broker.tree.scope_room import ScopeRoom
@@ -55,6 +62,7 @@ from gridstat.model.errors import (
     NoSuchSubscription,
     RedundancyNotSatisfiable,
     Refused,
+    SearchUndecided,
 )
 from gridstat.model.paths import NotFound
 from gridstat.net.command.segment_messages import Reserve
@@ -65,7 +73,7 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.admission import Obstacle
     from gridstat.broker.tree.latency_shares import Division, Part
     from gridstat.broker.tree.membership import Membership
-    from gridstat.broker.tree.path_planner import PathPlanner, Use
+    from gridstat.broker.tree.path_planner import PathPlanner, PlannedPath, Use
     from gridstat.broker.tree.segment_releases import Key, SegmentReleases
     from gridstat.broker.tree.transaction import Transaction
     from gridstat.broker.tree.tree_context import TreeContext
@@ -297,20 +305,33 @@ class Coordinator:
             if self._begin_round(transaction):
                 return
         self._close(transaction, TransactionState.REFUSED)
-        refusal = transaction.refusal or no_path(transaction)
-        if self._is_uncounted(transaction):
-            wanted = transaction.count_desired
-            refusal = too_few(transaction, wanted, min(transaction.known.paths_max, wanted - 1))
-        transaction.owner.transaction_ended(transaction, refusal)
+        transaction.owner.transaction_ended(transaction, self._final_refusal(transaction))
+
+    def _final_refusal(self, transaction: Transaction) -> RefusedOutcome:
+        """Return why there is no plan left, once no paths could be counted either."""
+        refusal, known = transaction.refusal or no_path(transaction), transaction.known
+        if refusal.code not in REASONS_OF_NUMBER:
+            return refusal
+        wanted = transaction.count_desired
+        if known.is_undecided:
+            return undecided(transaction, wanted)
+        if self._is_uncounted(transaction) and known.paths_max < wanted:
+            return too_few(transaction, wanted, known.paths_max)
+        # Where latency was in the way of some paths, nobody has shown that there are too few.
+        return known.late or refusal
 
     def _begin_round(self, transaction: Transaction) -> bool:
         """Plan and send the requests to the children; return whether there is a plan."""
+        known = transaction.known
         settings = self._context.settings
         is_again = transaction.purpose is Purpose.REPLACEMENT
         rounds_max = settings.rounds_again_max if is_again else settings.rounds_max
         for _ in range(SEARCHES_MAX):
             excluded = transaction.next_exclusion(rounds_max)
             if excluded is None:
+                break
+            if not transaction.budget.left_s():
+                known.is_undecided = True
                 break
             division = self._plan(transaction, excluded)
             if division is not None:
@@ -333,9 +354,11 @@ class Coordinator:
     @staticmethod
     def _is_uncounted(transaction: Transaction) -> bool:
         """Return whether a refusal has to say how many disjoint paths exist."""
-        why = transaction.refusal
-        is_too_few = why is not None and why.code == RedundancyNotSatisfiable.code
-        return is_too_few and transaction.purpose is Purpose.CONTRACT
+        why, known = transaction.refusal, transaction.known
+        is_of_number = why is not None and why.code in REASONS_OF_NUMBER
+        # Fewer paths than would do may be proved, whatever else was left undecided.
+        is_open = known.is_undecided and known.paths_max >= transaction.count_worst
+        return is_of_number and not is_open and transaction.purpose is Purpose.CONTRACT
 
     def _park(self, transaction: Transaction) -> None:
         """Wait a little, and plan again from the beginning."""
@@ -381,7 +404,7 @@ class Coordinator:
             excluded=closed.union(plain),
             conflicts=frozenset(transaction.known.conflicts[is_node_wanted]),
         )
-        planned = self._planner.find(search)
+        planned = self._find(transaction, search)
         if isinstance(planned, NotFound):
             if is_node_wanted:
                 return None  # Paths that share a router come next.
@@ -389,7 +412,7 @@ class Coordinator:
                 transaction.known.paths_max = min(transaction.known.paths_max, planned.paths_max)
             if transaction.refusal is None:
                 transaction.has_no_path = True
-            why = self._unsealed(question, closed, frozenset(plain))
+            why = self._unsealed(transaction, question, closed, frozenset(plain))
             self._remember(transaction, why or not_found(transaction, planned, question))
             return None
         taken = everys(quality, 0)
@@ -458,13 +481,31 @@ class Coordinator:
             for body in bodies
         ]
 
+    def _find(self, transaction: Transaction, search: PathSearch) -> list[PlannedPath] | NotFound:
+        """Return planned paths, or why there are none; those that are only counted are the fastest,
+        so that a refusal says how much they are too slow at least."""
+        if not (transaction.known.is_counting and transaction.known.late):
+            return self._planner.find(search, transaction.budget)
+        found = self._planner.find(_within(search, 1), transaction.budget)
+        if isinstance(found, NotFound) and found.reason == "latency":
+            fast = _within(search, found.latency_us_best)
+            found = self._planner.find(fast, transaction.budget)
+        if isinstance(found, NotFound) and found.reason in {"latency", "budget"}:
+            return self._planner.find(search, transaction.budget)
+        return found
+
     def _unsealed(
-        self, question: ScopePathQuery, closed: frozenset[Use], plain: frozenset[Use]
+        self,
+        transaction: Transaction,
+        question: ScopePathQuery,
+        closed: frozenset[Use],
+        plain: frozenset[Use],
     ) -> RefusedOutcome | None:
         """Return the refusal that names the first plain channel on every path; None without one."""
         named: dict[Use, None] = {}
         while plain and len(named) < UNSEALED_MAX:
-            found = self._planner.find(PathSearch(question, excluded=closed.union(named)))
+            search = PathSearch(question, excluded=closed.union(named))
+            found = self._planner.find(search, transaction.budget)
             if isinstance(found, NotFound):
                 break
             ways = [[use for step in way.steps for use in step.uses] for way in found]
@@ -553,19 +594,27 @@ class Coordinator:
         assert joined is not None
         assert ways is not None
         if transaction.known.is_counting:
-            transaction.known.paths_max = transaction.count
-            self._abort(transaction, TransactionState.REFUSED)
-            few = too_few(transaction, transaction.count_desired, transaction.count)
-            transaction.owner.transaction_ended(transaction, few)
+            slowest_us = max(path.latency_us for path in joined[0]) + transaction.ends_us
+            self._end_count(transaction, slowest_us)
             return
-        if self._is_uncounted(transaction) and transaction.count < transaction.count_desired:
-            transaction.refusal = too_few(transaction, transaction.count_desired, transaction.count)
+        transaction.refusal = fewer_granted(transaction) or transaction.refusal
         if ways != joined[1]:
             # A child has joined other borders than planned: the shares are cut to keep the bound.
             self._recharge(transaction, replace(division, scope_paths=ways))
         transaction.result = (joined[0], ways)
         self._close(transaction, TransactionState.RESERVED)
         transaction.owner.transaction_ended(transaction, None)
+
+    def _end_count(self, transaction: Transaction, slowest_us: int) -> None:
+        """Refuse a request once paths are reserved, of which it had only to be known how many."""
+        known, count = transaction.known, transaction.count
+        is_proved = known.paths_max <= count or not known.is_undecided
+        known.paths_max = count
+        self._abort(transaction, TransactionState.REFUSED)
+        refusal = counted(transaction, count, slowest_us)
+        if not is_proved:
+            refusal = undecided(transaction, transaction.count_desired)
+        transaction.owner.transaction_ended(transaction, refusal)
 
     def _has_failed_channel(self, transaction: Transaction) -> bool:
         """Return whether a channel of the plan has failed, after planning again without it."""
@@ -618,8 +667,15 @@ class Coordinator:
 
     @staticmethod
     def _remember(transaction: Transaction, found: RefusedOutcome) -> None:
+        if found.code in LATENCY_CODES:
+            transaction.known.late = found
+        transaction.known.is_undecided |= found.code == SearchUndecided.code
         if transaction.refusal is None:
             transaction.refusal = found
+
+
+def _within(search: PathSearch, bound_us: int) -> PathSearch:
+    return structs.replace(search, query=structs.replace(search.query, bound_us=bound_us))
 
 
 def _replaceable(part: Part) -> tuple[Use, ...]:
