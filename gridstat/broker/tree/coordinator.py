@@ -54,7 +54,7 @@ from gridstat.broker.tree.path_refusals import (
 )
 from gridstat.broker.tree.scope_room import ScopeRoom
 from gridstat.broker.tree.scope_shares import Charge
-from gridstat.broker.tree.transaction import Purpose, TransactionState
+from gridstat.broker.tree.transaction import Fastest, Purpose, TransactionState
 from gridstat.broker.tree.tree_operations import body_of
 from gridstat.model.errors import (
     DeadlinePassed,
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.latency_shares import Division, Part
     from gridstat.broker.tree.membership import Membership
     from gridstat.broker.tree.path_planner import PathPlanner, PlannedPath, Use
+    from gridstat.broker.tree.search_turns import SearchTurns
     from gridstat.broker.tree.segment_releases import Key, SegmentReleases
     from gridstat.broker.tree.transaction import Transaction
     from gridstat.broker.tree.tree_context import TreeContext
@@ -105,9 +106,11 @@ class Coordinator:
         planner: PathPlanner,
         releases: SegmentReleases,
         membership: Membership,
+        turns: SearchTurns,
         listener: RoomListener,
     ) -> None:
         self._context = context
+        self._turns = turns
         self._room = ScopeRoom(context)
         self._listener = listener
         self._planner = planner
@@ -187,6 +190,7 @@ class Coordinator:
     # Answers of children.
 
     def reserved(self, child: str, message: Reserved) -> None:
+        self._note_search(message)
         transaction = self._awaited(child, message)
         if transaction is None:
             self._release_unknown(child, (message.contract, message.generation))
@@ -214,6 +218,7 @@ class Coordinator:
             self._complete(transaction)
 
     def not_reserved(self, child: str, message: NotReserved) -> None:
+        self._note_search(message)
         transaction = self._awaited(child, message)
         if transaction is None:
             return
@@ -225,6 +230,13 @@ class Coordinator:
         transaction.room.was_made |= message.is_making_room
         others = [found for found in transaction.children() if found != child]
         self._refused(transaction, part, message.refused, others)
+
+    def _note_search(self, message: Reserved | NotReserved) -> None:
+        """Count what a child has searched, also for an answer that comes too late to be of use."""
+        transaction = self._open.get((message.contract, message.generation))
+        if transaction is not None and message.search_us:
+            is_split = transaction.room.may_lower
+            transaction.search.searched_below(message.search_us, is_split=is_split)
 
     def _refused(
         self, transaction: Transaction, part: Part, why: RefusedOutcome, holders: Sequence[str]
@@ -322,7 +334,11 @@ class Coordinator:
 
     def _begin_round(self, transaction: Transaction) -> bool:
         """Plan and send the requests to the children; return whether there is a plan."""
-        known = transaction.known
+        is_begun = self._plan_round(transaction)
+        self._turns.charge(transaction)
+        return is_begun
+
+    def _plan_round(self, transaction: Transaction) -> bool:
         settings = self._context.settings
         is_again = transaction.purpose is Purpose.REPLACEMENT
         rounds_max = settings.rounds_again_max if is_again else settings.rounds_max
@@ -330,8 +346,8 @@ class Coordinator:
             excluded = transaction.next_exclusion(rounds_max)
             if excluded is None:
                 break
-            if not transaction.budget.left_s():
-                known.is_undecided = True
+            if not transaction.search.left_us:
+                transaction.known.is_undecided = True
                 break
             division = self._plan(transaction, excluded)
             if division is not None:
@@ -410,6 +426,8 @@ class Coordinator:
                 return None  # Paths that share a router come next.
             if not excluded and planned.reason in {"disconnected", "disjoint"}:
                 transaction.known.paths_max = min(transaction.known.paths_max, planned.paths_max)
+            if planned.reason == "latency":
+                transaction.known.fastest = Fastest(question.count, planned.latency_us_best)
             if transaction.refusal is None:
                 transaction.has_no_path = True
             why = self._unsealed(transaction, question, closed, frozenset(plain))
@@ -483,16 +501,15 @@ class Coordinator:
 
     def _find(self, transaction: Transaction, search: PathSearch) -> list[PlannedPath] | NotFound:
         """Return planned paths, or why there are none; those that are only counted are the fastest,
-        so that a refusal says how much they are too slow at least."""
-        if not (transaction.known.is_counting and transaction.known.late):
-            return self._planner.find(search, transaction.budget)
-        found = self._planner.find(_within(search, 1), transaction.budget)
-        if isinstance(found, NotFound) and found.reason == "latency":
-            fast = _within(search, found.latency_us_best)
-            found = self._planner.find(fast, transaction.budget)
-        if isinstance(found, NotFound) and found.reason in {"latency", "budget"}:
-            return self._planner.find(search, transaction.budget)
-        return found
+        if a search has shown how fast, so that a refusal says how much they are too slow at least.
+        """
+        known, budget = transaction.known, transaction.search.budget
+        if known.is_counting and transaction.count == known.fastest.paths:
+            fast = structs.replace(search.query, bound_us=known.fastest.latency_us)
+            found = self._planner.find(structs.replace(search, query=fast), budget)
+            if not isinstance(found, NotFound):
+                return found
+        return self._planner.find(search, budget)
 
     def _unsealed(
         self,
@@ -505,7 +522,7 @@ class Coordinator:
         named: dict[Use, None] = {}
         while plain and len(named) < UNSEALED_MAX:
             search = PathSearch(question, excluded=closed.union(named))
-            found = self._planner.find(search, transaction.budget)
+            found = self._planner.find(search, transaction.search.budget)
             if isinstance(found, NotFound):
                 break
             ways = [[use for step in way.steps for use in step.uses] for way in found]
@@ -572,6 +589,7 @@ class Coordinator:
             every_worst=transaction.room.every_worst,
             lowered_for=transaction.room.lowered_for,
             is_paired=part.is_paired,
+            search_us=max(1, transaction.search.left_us),
         )
 
     def _complete(self, transaction: Transaction) -> None:
@@ -632,6 +650,7 @@ class Coordinator:
 
     def _close(self, transaction: Transaction, state: TransactionState) -> None:
         transaction.enter(state)
+        self._turns.charge(transaction)
         contract, generation = transaction.key
         del self._open[transaction.key]
         self._parked.pop(transaction.key, None)
@@ -672,10 +691,6 @@ class Coordinator:
         transaction.known.is_undecided |= found.code == SearchUndecided.code
         if transaction.refusal is None:
             transaction.refusal = found
-
-
-def _within(search: PathSearch, bound_us: int) -> PathSearch:
-    return structs.replace(search, query=structs.replace(search.query, bound_us=bound_us))
 
 
 def _replaceable(part: Part) -> tuple[Use, ...]:

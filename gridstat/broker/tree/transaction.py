@@ -42,15 +42,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gridstat.broker.capacity.allocation import paths_wanted
 from gridstat.broker.capacity.negotiation import differences
 from gridstat.broker.capacity.path_skew import bounding_us
 from gridstat.broker.tree.current_paths import share_no_router
-from gridstat.broker.tree.path_planner import no_clock
-from gridstat.model.paths.budget import Budget
-from gridstat.model.paths.search import BUDGET_S
+from gridstat.broker.tree.search_budget import SearchBudget
 from gridstat.model.qos import LATENCY_US_MAX, REDUNDANCY_MAX
 
 if TYPE_CHECKING:
@@ -73,8 +71,6 @@ if TYPE_CHECKING:
     )
 
 
-SEARCH_S: Final = 2 * BUDGET_S
-"""Time, by steps, of all searches for one transaction: as much as one request has in a cloud."""
 TRIED_MAX: Final = 24
 """Maximum number of exclusions that are tried at one quality, for each kind of disjointness."""
 
@@ -108,10 +104,26 @@ class TransactionOwner(Protocol):
         """Take over what is reserved and charged, or the reason why nothing is."""
 
 
+class Fastest(NamedTuple):
+    """Number of paths, and the latency of the slowest of them, by what children have reported."""
+
+    paths: int
+    latency_us: int
+
+
 class KnownPaths:
     """What plans and answers have shown of the disjoint paths that exist."""
 
-    __slots__ = ("conflicts", "even", "is_counting", "is_undecided", "late", "levels", "paths_max")
+    __slots__ = (
+        "conflicts",
+        "even",
+        "fastest",
+        "is_counting",
+        "is_undecided",
+        "late",
+        "levels",
+        "paths_max",
+    )
 
     def __init__(self) -> None:
         self.conflicts: dict[bool, set[frozenset[Use]]] = {True: set(), False: set()}
@@ -126,6 +138,8 @@ class KnownPaths:
         """Number of qualities that were asked for, once others serve only to count."""
         self.late: RefusedOutcome | None = None
         """Last reason for which a plan was too slow: without its bound there may be more paths."""
+        self.fastest = Fastest(0, 0)
+        """The fastest paths of which a search has shown that they are too slow."""
         self.is_undecided = False
         """True once a search has ended without a verdict: what was not found may exist."""
 
@@ -182,7 +196,6 @@ class Transaction:
 
     __slots__ = (
         "answers",
-        "budget",
         "charged",
         "deadline_ns",
         "division",
@@ -210,6 +223,7 @@ class Transaction:
         "room",
         "rounds",
         "rounds_sent",
+        "search",
         "starts",
         "state",
         "subscriber",
@@ -257,8 +271,7 @@ class Transaction:
         """Links to broken paths of children, which a plan uses only if there is none without."""
         self.promised: Quality | None = None
         """Quality granted before anything failed, if this transaction is a replacement."""
-        self.level = 0
-        self.rounds = 0
+        self.level = self.rounds = 0
         self.is_node_wanted = any(qos.redundancy > 1 for qos in qualities[0].values())
         """True while only node-disjoint paths are planned, before those that share routers."""
         self.known = KnownPaths()
@@ -279,8 +292,7 @@ class Transaction:
         self.result: tuple[tuple[SegmentedPath, ...], tuple[ScopePath, ...]] | None = None
         self.deadline_ns = 0
         self.room = RoomByBands(may_ask=purpose is Purpose.CONTRACT)
-        self.budget = Budget(no_clock, SEARCH_S)
-        """Steps of all searches, here and in the children."""
+        self.search = SearchBudget()
 
     def enter(self, state: TransactionState) -> None:
         """Change the state; any transition that the module's docstring does not draw is a bug."""
