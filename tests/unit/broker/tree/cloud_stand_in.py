@@ -89,6 +89,12 @@ class CloudStandIn:
     granted: dict[str, ContractGranted] = field(default_factory=dict)
     refused: dict[str, ContractRefused] = field(default_factory=dict)
     ended: dict[str, ContractEnded] = field(default_factory=dict)
+    searched_us: Counter[str] = field(default_factory=Counter)
+    """Search time of each contract that its owner has told."""
+    search_us: int = 0
+    """Search time that it tells with each answer to Reserve."""
+    undecided_ways: set[tuple[str, str]] = field(default_factory=set)
+    """Abstract links of which its searches end without a verdict."""
     borders: tuple[str, ...] = ()
     open_channels: dict[int, str] = field(default_factory=dict)
     numbers: dict[int, NumbersLeased] = field(default_factory=dict)
@@ -227,9 +233,11 @@ class CloudStandIn:
                 asked = self.asked.get(message.contract)
                 if asked is not None and message.answered >= asked.generation:
                     del self.asked[message.contract]
-                self.granted[message.contract] = message
+                self.searched_us[message.contract] += message.search_us
+                self.granted[message.contract] = structs.replace(message, search_us=0)
             case ContractRefused():
                 self.asked.pop(message.contract, None)
+                self.searched_us[message.contract] += message.search_us
                 self.refused[message.contract] = message
             case ContractEnded():
                 self.ending.discard(message.contract)
