@@ -14,6 +14,7 @@ from gridstat.model.errors import (
     NoSuchVariable,
     RedundancyNotSatisfiable,
     Refused,
+    SearchUndecided,
     SecurityNotSatisfiable,
 )
 from gridstat.net.command.endpoint_messages import RefusedOutcome
@@ -354,6 +355,7 @@ class CloudStandIn:
             refused=RefusedOutcome(code=error.code, reason=reason, bottleneck=where),
             limit=limit,
             round=message.round,
+            search_us=self.search_us,
         )
         self._say(refused)
 
@@ -373,6 +375,9 @@ class CloudStandIn:
         if plain and message.is_sealed and not self.is_older:
             reason = f"channel {'→'.join(plain[0])} is not sealed"
             self._refuse(message, SecurityNotSatisfiable, reason)
+            return
+        if any((one[0], other[0]) in self.undecided_ways for one, other in pairs):
+            self._refuse(message, SearchUndecided, "reached its time limit", limit="UNDECIDED")
             return
         if self._has_too_few(message):
             self._refuse(message, RedundancyNotSatisfiable, "too few disjoint paths")
@@ -411,4 +416,4 @@ class CloudStandIn:
             is_sealed=message.is_sealed and not self.is_older,
         )
         self.segments[key] = Segment(message, answer)
-        self._say(structs.replace(answer, round=message.round))
+        self._say(structs.replace(answer, round=message.round, search_us=self.search_us))
