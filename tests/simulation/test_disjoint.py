@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.broker.tree import path_planner
+from gridstat.broker.tree.transaction import Transaction
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.identifiers import ChannelId
 from lab.simulation.tree.disjoint.__main__ import main
 from lab.simulation.tree.disjoint.contracts import judged_tree
-from lab.simulation.tree.disjoint.wire_flow import Ends, allowed
+from lab.simulation.tree.disjoint.wire_flow import Allowed, Ends, allowed
 from lab.tree_plan import BorderLink, CloudPlan, plan_tree
 
 if TYPE_CHECKING:
@@ -39,6 +40,26 @@ def test_a_planner_that_passes_each_border_once_is_found(
     assert "wires allow" in capsys.readouterr().out
 
 
+def test_a_broker_that_counts_paths_within_their_bound_is_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count_paths = Transaction.count_paths
+
+    def within_the_bound(self: Transaction) -> bool:
+        is_more = count_paths(self)
+        if is_more:
+            desired = self.qualities[0]
+            self.qualities[-1] = {
+                mode: replace(qos, latency_us=desired[mode].latency_us)
+                for mode, qos in self.quality.items()
+            }
+        return is_more
+
+    monkeypatch.setattr(Transaction, "count_paths", within_the_bound)
+    assert main(["--first", "19", "--trees", "1", "--contracts", "10"]) == 1
+    assert "refused for a wrong reason" in capsys.readouterr().out
+
+
 def cloud(name: str, *ways: str) -> CloudPlan:
     routers = sorted({end for way in ways for end in way.split("-")})
     return CloudPlan(
@@ -57,7 +78,7 @@ def test_the_oracle_counts_paths_through_one_border_by_their_channels() -> None:
     clouds = {name: cloud(name, "e-b", "b-e", "e-i", "i-b", "b-i", "i-e") for name in ("a", "c")}
     links = [BorderLink("a/b", "c/b", 100), BorderLink("a/b", "c/i", 100)]
     plan = plan_tree({"root": ("a", "c")}, clouds, links)
-    assert allowed(plan, Ends(("a/e",), ("c/e",))) == (1, 2)
+    assert allowed(plan, Ends(("a/e",), ("c/e",)))[:2] == (1, 2)
 
 
 def test_the_oracle_knows_no_path_that_comes_back_to_where_it_began() -> None:
@@ -68,6 +89,31 @@ def test_the_oracle_knows_no_path_that_comes_back_to_where_it_began() -> None:
     }
     there = [BorderLink("a/b", "c/b", 100), BorderLink("c/i", "a/x", 100)]
     plan = plan_tree({"root": ("a", "c", "d")}, clouds, [*there, BorderLink("a/y", "d/b", 100)])
-    assert allowed(plan, Ends(("a/e",), ("d/e",))) == (0, 0)
+    assert allowed(plan, Ends(("a/e",), ("d/e",)))[:2] == (0, 0)
     plan = plan_tree({"root": ("a", "c", "d")}, clouds, [*there, BorderLink("c/i", "d/b", 100)])
-    assert allowed(plan, Ends(("a/e",), ("d/e",))) == (1, 1)
+    assert allowed(plan, Ends(("a/e",), ("d/e",)))[:2] == (1, 1)
+
+
+def test_the_oracle_counts_channels_beside_each_other_and_ducts_once() -> None:
+    clouds = {"a": cloud("a", "e-b", "b-e"), "c": cloud("c", "e-b", "b-e")}
+    found = clouds["a"].channels[0]
+    beside = replace(found, channel_id=ChannelId(9), name="2", latency_us=30)
+    clouds["a"] = replace(clouds["a"], channels=(*clouds["a"].channels, beside))
+    clouds["c"] = replace(
+        clouds["c"],
+        channels=(
+            *clouds["c"].channels,
+            replace(clouds["c"].channels[1], channel_id=ChannelId(9), name="2"),
+        ),
+    )
+    links = [BorderLink("a/b", "c/b", 100, name=name) for name in ("", "2", "3")]
+    ends = Ends(("a/e",), ("c/e",))
+    assert allowed(plan_tree({"root": ("a", "c")}, clouds, links), ends) == Allowed(1, 2, 100)
+    for duct in ("duct-a-out", "duct-a-in"):
+        channels = [
+            replace(one, risks=(duct,)) if one.to_router == "a/b" else one
+            for one in clouds["a"].channels
+        ]
+        inside = {**clouds, "a": replace(clouds["a"], channels=tuple(channels))}
+        plan = plan_tree({"root": ("a", "c")}, inside, links)
+        assert allowed(plan, ends) == Allowed(1, 1, 100)

@@ -24,6 +24,7 @@ from gridstat.model.errors import (
     RedundancyNotSatisfiable,
     Refused,
     RouterFull,
+    SearchUndecided,
     SkewNotSatisfiable,
 )
 from gridstat.model.qos import PATH_ROUTERS_MAX
@@ -54,6 +55,8 @@ class Limit(Enum):
     LENGTH = PathTooLong
     SHARE = QuotaReached
     SKEW = SkewNotSatisfiable
+    UNDECIDED = SearchUndecided
+    """None was shown to be reached: the search for paths ended without a verdict."""
 
 
 LATENCY_LIMITS: Final = frozenset({Limit.LATENCY, Limit.SKEW})
@@ -79,6 +82,7 @@ class Obstacle:
             Limit.REDUNDANCY,
             Limit.LENGTH,
             Limit.SKEW,
+            Limit.UNDECIDED,
         }
 
     def refusal(self) -> Refusal:
@@ -207,11 +211,7 @@ def not_found(
             text = f"{_paths(wanted)} {ends} take {takes_us} µs at best, {missing_us} µs too much"
             return Obstacle(Limit.LATENCY, None, ends, missing_us, "µs", text)
         case "budget":
-            text = (
-                f"the search for {_paths(wanted)} {ends} reached its time limit without a result; "
-            )
-            text += "ask for fewer paths, or allow more latency"
-            return Obstacle(Limit.REDUNDANCY, None, ends, 0, "", text)
+            return Obstacle(Limit.UNDECIDED, None, ends, 0, "", undecided(wanted, ends))
         case "length":
             missing = answer.routers - PATH_ROUTERS_MAX
             text = (
@@ -226,6 +226,14 @@ def not_found(
             return Obstacle(Limit.REDUNDANCY, None, ends, missing, unit, text)
         case _:
             assert_never(answer.reason)
+
+
+def undecided(wanted: int, ends: str) -> str:
+    """Return the words of a refusal for paths of which a search has shown nothing in its time."""
+    return (
+        f"the search for {_paths(wanted)} {ends} reached its time limit without a result; "
+        "ask for fewer paths, or allow more latency"
+    )
 
 
 def latency_us_of(resources: Resources, element: Element) -> int:

@@ -44,7 +44,7 @@ from gridstat.broker.capacity.charges import check_rate
 from gridstat.broker.capacity.identity_shares import IdentityShares, Replaced
 from gridstat.broker.capacity.latency_promises import PathKey
 from gridstat.broker.capacity.negotiation import band_of, differences, replay_band, with_headroom_us
-from gridstat.broker.capacity.path_cache import SEARCH_BUDGET_S, SPLITS_S
+from gridstat.broker.capacity.path_cache import ALL_S, SEARCH_BUDGET_S, SPLITS_S
 from gridstat.broker.capacity.path_skew import promised_us
 from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
 from gridstat.broker.capacity.retiring_claims import UNASSIGNED, RetiringClaims
@@ -107,9 +107,9 @@ class Allocator:
         """Grows with every contract that is held or given up, and with all load that ends."""
         self.avoided_routers = AvoidedRouters()
 
-    def begin_turn(self) -> None:
+    def begin_turn(self, left_s: float = ALL_S) -> None:
         """Bound the time of all path searches until `end_turn`, of however many contracts."""
-        self._planner.begin_turn()
+        self._planner.begin_turn(left_s)
 
     def end_turn(self) -> int:
         """Return the nanoseconds of searches and splits since `begin_turn`, by their steps."""

@@ -95,9 +95,9 @@ class PathCache:
         else:
             self._budget = self._turn.at_most(seconds)
 
-    def begin_turn(self) -> None:
-        """Start a budget that several requests share, until `end_turn`."""
-        self._turn = Budget(self._clock, SEARCHES_PER_TURN * self._budget_s)
+    def begin_turn(self, left_s: float = ALL_S) -> None:
+        """Start a budget that several requests share, until `end_turn`: `left_s` at most."""
+        self._turn = Budget(self._clock, min(left_s, SEARCHES_PER_TURN * self._budget_s))
         self.splits = Budget(self._clock, SPLITS_S, whole=self._all_splits)
         self._elsewhere_ns = 0
 

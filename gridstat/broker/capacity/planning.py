@@ -35,7 +35,7 @@ from gridstat.broker.capacity.allocation import (
 )
 from gridstat.broker.capacity.identity_shares import Replaced
 from gridstat.broker.capacity.negotiation import Quality
-from gridstat.broker.capacity.path_cache import PathCache, PathQuery
+from gridstat.broker.capacity.path_cache import ALL_S, PathCache, PathQuery
 from gridstat.broker.capacity.path_skew import promised_us
 from gridstat.broker.capacity.resources import Claim, LoadChange
 from gridstat.broker.interning import same
@@ -120,9 +120,9 @@ class Planner:
         """Start the time budget of one request: a few times that of one search."""
         self._path_cache.begin()
 
-    def begin_turn(self) -> None:
-        """Start a budget that several requests share, until `end_turn`."""
-        self._path_cache.begin_turn()
+    def begin_turn(self, left_s: float = ALL_S) -> None:
+        """Start a budget that several requests share, until `end_turn`: `left_s` at most."""
+        self._path_cache.begin_turn(left_s)
 
     def end_turn(self) -> int:
         """Return the nanoseconds of searches and splits since `begin_turn`, by their steps."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gridstat.broker.capacity.path_cache import ALL_S
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -77,9 +79,9 @@ class Reservations:
 
     # Contracts.
 
-    def begin_turn(self) -> None:
+    def begin_turn(self, left_s: float = ALL_S) -> None:
         """Bound the time of all path searches until `end_turn`, of however many contracts."""
-        self.allocator.begin_turn()
+        self.allocator.begin_turn(left_s)
 
     def end_turn(self) -> int:
         """Return how many nanoseconds the path searches took since `begin_turn`."""

@@ -62,6 +62,7 @@ class CommandDispatcher:
         self._requests = requests
         requests.go_on = self.go_on
         requests.all_ended = self._all_ended
+        requests.searched = self._searched_elsewhere
         self._grants = grants
         self._joins = joins
         self._report_changes = report_changes
@@ -131,6 +132,10 @@ class CommandDispatcher:
     def _all_ended(self, endpoint: str) -> None:
         self.queue.ended(endpoint, self._context.now_ns)
         self._schedule()
+
+    def _searched_elsewhere(self, endpoint: str, took_ns: int) -> None:
+        """Charge an end-point for the searches that its contract has caused in other brokers."""
+        self.queue.searched(endpoint, took_ns, self._context.now_ns)
 
     def _schedule(self) -> None:
         next_ns = self.queue.next_ns(self._context.now_ns)

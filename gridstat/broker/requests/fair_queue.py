@@ -26,10 +26,11 @@ the queue of its end-point:
   a whole storm. This holds for `HOLD_NS` after a request that was served within `HOLD_NS` of the
   first one under way, and not between end-points that all have many. One that has held others back
   for all that time does not again for `HOLD_PAUSE_NS`.
-- `searched` charges an end-point for the searches and splits of its request, and for the rules and
-  names at which its patterns made the broker look. Most take less than `SEARCH_FREE_NS`. One that
-  has used more than `SEARCH_BURST_NS` leaves the round, also with its slices, until its part of the
-  broker's time, one in `SEARCH_PARTS`, has made up for it.
+- `searched` charges an end-point for the searches and splits of its request, for those that other
+  clouds, and brokers above, have made for its contracts, and for the rules and names at which its
+  patterns made the broker look. Most take less than `SEARCH_FREE_NS`. One that has used more than
+  `SEARCH_BURST_NS` leaves the round, also with its slices, until its part of the broker's time, one
+  in `SEARCH_PARTS`, has made up for it.
 
 The broker serves a few requests, then reads what has arrived meanwhile, and serves on by a timer.
 After a restart the queues are empty, and end-points repeat their requests.
@@ -42,6 +43,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.requests.search_times import SearchTimes
 from gridstat.model.errors import QuotaReached
 from gridstat.model.quota import BURST_S, Quota
 from gridstat.model.rate_law import NS_PER_S
@@ -83,12 +85,6 @@ AT_ONCE: Final = 8
 """Units of work that are served without queueing, after a pause."""
 IN_A_TURN: Final = 2
 """Units of work from the queues after which the broker reads what has arrived meanwhile."""
-SEARCH_FREE_NS: Final = 1_000_000
-"""Search time of one request that is not charged: most need no more."""
-SEARCH_PARTS: Final = 20
-"""Parts of the broker's time of which one identity may use one for searches beyond that."""
-SEARCH_BURST_NS: Final = 200_000_000
-"""Search time of an identity that may be used at once after a pause."""
 BUSY_NS: Final = 1_000_000
 """Time in which one more unit may be served at once, without queueing."""
 HOLD_NS: Final = 100_000_000
@@ -166,29 +162,6 @@ class TokenBuckets:
             return
         full_ns = max(self._full_ns.pop(who, now_ns), now_ns)
         self._full_ns[who] = full_ns + tokens * NS_PER_S // per_s
-        while len(self._full_ns) > KNOWN_MAX:
-            self._full_ns.popitem(last=False)
-
-
-class SearchTimes:
-    """Search time of each identity, as the time at which it has all of it again."""
-
-    def __init__(self) -> None:
-        self._full_ns: OrderedDict[str, int] = OrderedDict()
-        self.total_ns = 0
-
-    def ready_ns(self, who: str, now_ns: int) -> int:
-        """Return when the identity has search time left."""
-        full_ns = self._full_ns.get(who, now_ns)
-        return max(now_ns, full_ns - SEARCH_PARTS * SEARCH_BURST_NS)
-
-    def use(self, who: str, took_ns: int, now_ns: int, *, is_again: bool = False) -> None:
-        self.total_ns += took_ns
-        charged_ns = took_ns if is_again else took_ns - SEARCH_FREE_NS
-        if charged_ns <= 0:
-            return
-        full_ns = max(self._full_ns.pop(who, now_ns), now_ns)
-        self._full_ns[who] = full_ns + SEARCH_PARTS * charged_ns
         while len(self._full_ns) > KNOWN_MAX:
             self._full_ns.popitem(last=False)
 

@@ -95,6 +95,7 @@ class RequestIntake:
     go_on: Callable[[Request, Callable[[], None]], None]
     """Decides a further slice of a request in a later turn (`command_dispatcher.py`)."""
     all_ended: Callable[[str], None]
+    searched: Callable[[str, int], None]
     """Called when the last open request of an end-point is answered."""
 
     def __init__(self, context: BrokerContext, presence: EndPointPresence) -> None:

@@ -22,7 +22,6 @@ from gridstat.broker.permissions import best_priority
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Answered, MatchingLeft, PatternHeld, Subscribed
 from gridstat.broker.records.parent_operations import AnswerBegun
-from gridstat.broker.requests.fair_queue import SearchTimes
 from gridstat.broker.requests.outcomes import (
     ANSWER_BYTES_MAX,
     encode_outcome,
@@ -35,6 +34,7 @@ from gridstat.broker.requests.pattern_matching import PatternMatching
 from gridstat.broker.requests.pending_grants import Reply
 from gridstat.broker.requests.request_checks import check_type, encode_type, expected_type
 from gridstat.broker.requests.room_waits import RoomWaits
+from gridstat.broker.requests.search_times import SearchTimes
 from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
 from gridstat.model.access_rules import Action
 from gridstat.model.cloud import check_name, check_pattern, is_pattern

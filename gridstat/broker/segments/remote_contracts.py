@@ -93,6 +93,8 @@ if TYPE_CHECKING:
     from gridstat.net.command.segment_messages import ContractGranted, ContractRefused
 
 REQUEST_TIMER: Final = "ask"
+SEARCH_US_MAX: Final = 1_000_000
+"""Search time that one answer may charge: no broker above spends as much on one contract."""
 
 
 class RemoteContracts:
@@ -315,6 +317,8 @@ class RemoteContracts:
 
     def granted(self, message: ContractGranted) -> None:
         number, found = self._find(message.contract)
+        self._charge_search(found, message.search_us)
+        message = structs.replace(message, search_us=0)  # Else a repeated one would be another.
         if found is None or found.is_ending:
             if number:
                 self.end(number)  # The owner has not received the end yet, or lost it.
@@ -373,6 +377,7 @@ class RemoteContracts:
 
     def refused(self, message: ContractRefused) -> None:
         number, found = self._find(message.contract)
+        self._charge_search(found, message.search_us)
         waiting = None if found is None else found.waiting
         if found is None or (waiting or found.record).generation != message.generation:
             return  # A late answer to a request that was changed or ended since.
@@ -402,6 +407,7 @@ class RemoteContracts:
         number, found = self._find(message.contract)
         if found is None:
             return
+        self._charge_search(found, message.search_us)
         # Our segments of the contract end with it, even if the Release of the parent is lost.
         ending = Ending()
         segments = self._context.registry.tree.segments.get(message.contract, {})
@@ -502,6 +508,12 @@ class RemoteContracts:
         ending = Ending()
         ending.unsubscribe(self._context.registry, (record.number,))
         self.answers.fill(position_of(record), refused(why), ending.operations, _no_op)
+
+    def _charge_search(self, found: AskedContract | None, search_us: int) -> None:
+        """Charge the subscriber for the searches that its request has caused in the tree."""
+        if found is not None and search_us:
+            took_us = min(search_us, SEARCH_US_MAX)
+            self._requests.searched(found.record.subscriber, 1_000 * took_us)
 
     def _is_in_doubt(self, number: int, found: AskedContract) -> bool:
         """Return whether a granted contract has no segment here: messages of its owner may be

@@ -33,6 +33,7 @@ from msgspec import structs
 
 from gridstat.broker.capacity.admission import Limit
 from gridstat.broker.capacity.allocation import AllocationRequest, Refusal, routers_at
+from gridstat.broker.capacity.path_cache import ALL_S
 from gridstat.broker.effects.contract_effects import uses_its_gates
 from gridstat.broker.interning import same, same_qos
 from gridstat.broker.permissions import held_bytes_per_s
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.segment_messages import Commit, Release, Reserve
 
 RELEASE_TIMER: Final = "release"
+US_PER_S: Final = 1_000_000
 ROUTERS_GONE: Final = "its routers are gone"
 
 
@@ -109,6 +111,7 @@ class _Allocated(NamedTuple):
 
     answer: Subscribed | Refusal
     is_making_room: bool = False
+    search_us: int = 0
 
 
 class SegmentReservations:
@@ -147,13 +150,18 @@ class SegmentReservations:
                 self._repeat_reserve(held, message)
                 return
             self._answer_due_release((message.contract, message.generation))
-            found = self._allocate(message, applied, operations)
+            found = self._allocate_in_time(message, applied, operations)
         except GridStatError as error:
             self._refuse(message, error)
             return
         answer = found.answer
         if isinstance(answer, Refusal):
-            self._refuse(message, answer, is_making_room=found.is_making_room)
+            self._refuse(
+                message,
+                answer,
+                is_making_room=found.is_making_room,
+                search_us=found.search_us,
+            )
             return
         operations.append(answer)
         self._context.effects.apply(answer, applied)
@@ -161,7 +169,7 @@ class SegmentReservations:
         self._context.commit_applied(
             applied,
             operations,
-            lambda _: self._send_reserved(answer, message.round),
+            lambda _: self._send_reserved(answer, message.round, search_us=found.search_us),
             lambda why: self._refuse(message, StorageFailed(f"nothing was changed: {why}")),
         )
 
@@ -364,6 +372,21 @@ class SegmentReservations:
         held = self._held(contract, generation)
         return held is not None and not held.is_reserved
 
+    def _allocate_in_time(
+        self, message: Reserve, applied: Applied, operations: list[Operation]
+    ) -> _Allocated:
+        """Reserve a segment in the search time that its contract has left, and note what it took.
+
+        A parent of an earlier release does not tell how much that is.
+        """
+        reservations = self._context.reservations
+        reservations.begin_turn(message.search_us / US_PER_S if message.search_us else ALL_S)
+        try:
+            found = self._allocate(message, applied, operations)
+        finally:
+            took_ns = reservations.end_turn()
+        return found._replace(search_us=took_ns // 1_000)
+
     def _allocate(
         self, message: Reserve, applied: Applied, operations: list[Operation]
     ) -> _Allocated:
@@ -450,7 +473,7 @@ class SegmentReservations:
             send()
 
     def _send_reserved(
-        self, record: Subscribed, round_: int = 0, *, is_moved: bool = False
+        self, record: Subscribed, round_: int = 0, *, is_moved: bool = False, search_us: int = 0
     ) -> None:
         key = record.contract, record.segment_generation
         if self._context.registry.tree.segment(*key) != record.subscription_id:
@@ -468,6 +491,7 @@ class SegmentReservations:
                 round=round_,
                 is_moved=is_moved,
                 is_sealed=demands_sealing(record.qos),
+                search_us=search_us,
             )
         )
 
@@ -492,9 +516,12 @@ class SegmentReservations:
         error: GridStatError | Refusal,
         *,
         is_making_room: bool = False,
+        search_us: int = 0,
     ) -> None:
         refusal = not_reserved(self._session.term, message, error)
-        self._session.send(structs.replace(refusal, is_making_room=is_making_room))
+        self._session.send(
+            structs.replace(refusal, is_making_room=is_making_room, search_us=search_us)
+        )
 
     def _send_released(self, key: tuple[str, int], round_: int) -> None:
         self._session.send(

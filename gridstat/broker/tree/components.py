@@ -26,6 +26,7 @@ from gridstat.broker.tree.publication_lookups import PublicationLookups
 from gridstat.broker.tree.reconciliation import Reconciliation
 from gridstat.broker.tree.replanning import Replanning
 from gridstat.broker.tree.scope_inspection import ScopeInspection
+from gridstat.broker.tree.search_turns import SearchTurns
 from gridstat.broker.tree.segment_commits import SegmentCommits
 from gridstat.broker.tree.segment_dispatcher import SegmentDispatcher
 from gridstat.broker.tree.segment_releases import HoldingRelease, SegmentReleases
@@ -76,7 +77,10 @@ class Components:
         self.commits = SegmentCommits(context)
         self.lookups = PublicationLookups(context, self.graph)
         planner = PathPlanner(context, self.graph)
-        self.coordinator = Coordinator(context, planner, self.releases, self.membership, self)
+        turns = SearchTurns(context)
+        self.coordinator = Coordinator(
+            context, planner, self.releases, self.membership, turns, self
+        )
         self.holding_release = HoldingRelease(
             context, self.releases, SubscriberDistances(context, self.borders), self
         )
@@ -88,6 +92,7 @@ class Components:
             self.commits,
             self.holding_release,
             self.membership,
+            turns,
             self,
         )
         self.segments = TreeSegments(

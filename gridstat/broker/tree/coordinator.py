@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from msgspec import structs
+
 from gridstat.broker.capacity.admission import Limit
 from gridstat.broker.capacity.allocation import everys
 from gridstat.broker.requests.outcomes import refused
@@ -36,6 +38,10 @@ from gridstat.broker.tree.path_planner import (
     is_inside,
 )
 from gridstat.broker.tree.path_refusals import (
+    LATENCY_CODES,
+    REASONS_OF_NUMBER,
+    counted,
+    fewer_granted,
     join_refusal,
     joined_otherwise,
     no_path,
@@ -43,11 +49,12 @@ from gridstat.broker.tree.path_refusals import (
     too_few,
     too_slow,
     unconfirmed,
+    undecided,
     unsealed,
 )
 from gridstat.broker.tree.scope_room import ScopeRoom
 from gridstat.broker.tree.scope_shares import Charge
-from gridstat.broker.tree.transaction import Purpose, TransactionState
+from gridstat.broker.tree.transaction import Fastest, Purpose, TransactionState
 from gridstat.broker.tree.tree_operations import body_of
 from gridstat.model.errors import (
     DeadlinePassed,
@@ -55,6 +62,7 @@ from gridstat.model.errors import (
     NoSuchSubscription,
     RedundancyNotSatisfiable,
     Refused,
+    SearchUndecided,
 )
 from gridstat.model.paths import NotFound
 from gridstat.net.command.segment_messages import Reserve
@@ -65,7 +73,8 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.admission import Obstacle
     from gridstat.broker.tree.latency_shares import Division, Part
     from gridstat.broker.tree.membership import Membership
-    from gridstat.broker.tree.path_planner import PathPlanner, Use
+    from gridstat.broker.tree.path_planner import PathPlanner, PlannedPath, Use
+    from gridstat.broker.tree.search_turns import SearchTurns
     from gridstat.broker.tree.segment_releases import Key, SegmentReleases
     from gridstat.broker.tree.transaction import Transaction
     from gridstat.broker.tree.tree_context import TreeContext
@@ -97,9 +106,11 @@ class Coordinator:
         planner: PathPlanner,
         releases: SegmentReleases,
         membership: Membership,
+        turns: SearchTurns,
         listener: RoomListener,
     ) -> None:
         self._context = context
+        self._turns = turns
         self._room = ScopeRoom(context)
         self._listener = listener
         self._planner = planner
@@ -179,6 +190,7 @@ class Coordinator:
     # Answers of children.
 
     def reserved(self, child: str, message: Reserved) -> None:
+        self._note_search(message)
         transaction = self._awaited(child, message)
         if transaction is None:
             self._release_unknown(child, (message.contract, message.generation))
@@ -206,6 +218,7 @@ class Coordinator:
             self._complete(transaction)
 
     def not_reserved(self, child: str, message: NotReserved) -> None:
+        self._note_search(message)
         transaction = self._awaited(child, message)
         if transaction is None:
             return
@@ -217,6 +230,13 @@ class Coordinator:
         transaction.room.was_made |= message.is_making_room
         others = [found for found in transaction.children() if found != child]
         self._refused(transaction, part, message.refused, others)
+
+    def _note_search(self, message: Reserved | NotReserved) -> None:
+        """Count what a child has searched, also for an answer that comes too late to be of use."""
+        transaction = self._open.get((message.contract, message.generation))
+        if transaction is not None and message.search_us:
+            is_split = transaction.room.may_lower
+            transaction.search.searched_below(message.search_us, is_split=is_split)
 
     def _refused(
         self, transaction: Transaction, part: Part, why: RefusedOutcome, holders: Sequence[str]
@@ -297,20 +317,37 @@ class Coordinator:
             if self._begin_round(transaction):
                 return
         self._close(transaction, TransactionState.REFUSED)
-        refusal = transaction.refusal or no_path(transaction)
-        if self._is_uncounted(transaction):
-            wanted = transaction.count_desired
-            refusal = too_few(transaction, wanted, min(transaction.known.paths_max, wanted - 1))
-        transaction.owner.transaction_ended(transaction, refusal)
+        transaction.owner.transaction_ended(transaction, self._final_refusal(transaction))
+
+    def _final_refusal(self, transaction: Transaction) -> RefusedOutcome:
+        """Return why there is no plan left, once no paths could be counted either."""
+        refusal, known = transaction.refusal or no_path(transaction), transaction.known
+        if refusal.code not in REASONS_OF_NUMBER:
+            return refusal
+        wanted = transaction.count_desired
+        if known.is_undecided:
+            return undecided(transaction, wanted)
+        if self._is_uncounted(transaction) and known.paths_max < wanted:
+            return too_few(transaction, wanted, known.paths_max)
+        # Where latency was in the way of some paths, nobody has shown that there are too few.
+        return known.late or refusal
 
     def _begin_round(self, transaction: Transaction) -> bool:
         """Plan and send the requests to the children; return whether there is a plan."""
+        is_begun = self._plan_round(transaction)
+        self._turns.charge(transaction)
+        return is_begun
+
+    def _plan_round(self, transaction: Transaction) -> bool:
         settings = self._context.settings
         is_again = transaction.purpose is Purpose.REPLACEMENT
         rounds_max = settings.rounds_again_max if is_again else settings.rounds_max
         for _ in range(SEARCHES_MAX):
             excluded = transaction.next_exclusion(rounds_max)
             if excluded is None:
+                break
+            if not transaction.search.left_us:
+                transaction.known.is_undecided = True
                 break
             division = self._plan(transaction, excluded)
             if division is not None:
@@ -333,9 +370,11 @@ class Coordinator:
     @staticmethod
     def _is_uncounted(transaction: Transaction) -> bool:
         """Return whether a refusal has to say how many disjoint paths exist."""
-        why = transaction.refusal
-        is_too_few = why is not None and why.code == RedundancyNotSatisfiable.code
-        return is_too_few and transaction.purpose is Purpose.CONTRACT
+        why, known = transaction.refusal, transaction.known
+        is_of_number = why is not None and why.code in REASONS_OF_NUMBER
+        # Fewer paths than would do may be proved, whatever else was left undecided.
+        is_open = known.is_undecided and known.paths_max >= transaction.count_worst
+        return is_of_number and not is_open and transaction.purpose is Purpose.CONTRACT
 
     def _park(self, transaction: Transaction) -> None:
         """Wait a little, and plan again from the beginning."""
@@ -381,15 +420,17 @@ class Coordinator:
             excluded=closed.union(plain),
             conflicts=frozenset(transaction.known.conflicts[is_node_wanted]),
         )
-        planned = self._planner.find(search)
+        planned = self._find(transaction, search)
         if isinstance(planned, NotFound):
             if is_node_wanted:
                 return None  # Paths that share a router come next.
             if not excluded and planned.reason in {"disconnected", "disjoint"}:
                 transaction.known.paths_max = min(transaction.known.paths_max, planned.paths_max)
+            if planned.reason == "latency":
+                transaction.known.fastest = Fastest(question.count, planned.latency_us_best)
             if transaction.refusal is None:
                 transaction.has_no_path = True
-            why = self._unsealed(question, closed, frozenset(plain))
+            why = self._unsealed(transaction, question, closed, frozenset(plain))
             self._remember(transaction, why or not_found(transaction, planned, question))
             return None
         taken = everys(quality, 0)
@@ -458,13 +499,30 @@ class Coordinator:
             for body in bodies
         ]
 
+    def _find(self, transaction: Transaction, search: PathSearch) -> list[PlannedPath] | NotFound:
+        """Return planned paths, or why there are none; those that are only counted are the fastest,
+        if a search has shown how fast, so that a refusal says how much they are too slow at least.
+        """
+        known, budget = transaction.known, transaction.search.budget
+        if known.is_counting and transaction.count == known.fastest.paths:
+            fast = structs.replace(search.query, bound_us=known.fastest.latency_us)
+            found = self._planner.find(structs.replace(search, query=fast), budget)
+            if not isinstance(found, NotFound):
+                return found
+        return self._planner.find(search, budget)
+
     def _unsealed(
-        self, question: ScopePathQuery, closed: frozenset[Use], plain: frozenset[Use]
+        self,
+        transaction: Transaction,
+        question: ScopePathQuery,
+        closed: frozenset[Use],
+        plain: frozenset[Use],
     ) -> RefusedOutcome | None:
         """Return the refusal that names the first plain channel on every path; None without one."""
         named: dict[Use, None] = {}
         while plain and len(named) < UNSEALED_MAX:
-            found = self._planner.find(PathSearch(question, excluded=closed.union(named)))
+            search = PathSearch(question, excluded=closed.union(named))
+            found = self._planner.find(search, transaction.search.budget)
             if isinstance(found, NotFound):
                 break
             ways = [[use for step in way.steps for use in step.uses] for way in found]
@@ -531,6 +589,7 @@ class Coordinator:
             every_worst=transaction.room.every_worst,
             lowered_for=transaction.room.lowered_for,
             is_paired=part.is_paired,
+            search_us=max(1, transaction.search.left_us),
         )
 
     def _complete(self, transaction: Transaction) -> None:
@@ -553,19 +612,27 @@ class Coordinator:
         assert joined is not None
         assert ways is not None
         if transaction.known.is_counting:
-            transaction.known.paths_max = transaction.count
-            self._abort(transaction, TransactionState.REFUSED)
-            few = too_few(transaction, transaction.count_desired, transaction.count)
-            transaction.owner.transaction_ended(transaction, few)
+            slowest_us = max(path.latency_us for path in joined[0]) + transaction.ends_us
+            self._end_count(transaction, slowest_us)
             return
-        if self._is_uncounted(transaction) and transaction.count < transaction.count_desired:
-            transaction.refusal = too_few(transaction, transaction.count_desired, transaction.count)
+        transaction.refusal = fewer_granted(transaction) or transaction.refusal
         if ways != joined[1]:
             # A child has joined other borders than planned: the shares are cut to keep the bound.
             self._recharge(transaction, replace(division, scope_paths=ways))
         transaction.result = (joined[0], ways)
         self._close(transaction, TransactionState.RESERVED)
         transaction.owner.transaction_ended(transaction, None)
+
+    def _end_count(self, transaction: Transaction, slowest_us: int) -> None:
+        """Refuse a request once paths are reserved, of which it had only to be known how many."""
+        known, count = transaction.known, transaction.count
+        is_proved = known.paths_max <= count or not known.is_undecided
+        known.paths_max = count
+        self._abort(transaction, TransactionState.REFUSED)
+        refusal = counted(transaction, count, slowest_us)
+        if not is_proved:
+            refusal = undecided(transaction, transaction.count_desired)
+        transaction.owner.transaction_ended(transaction, refusal)
 
     def _has_failed_channel(self, transaction: Transaction) -> bool:
         """Return whether a channel of the plan has failed, after planning again without it."""
@@ -583,6 +650,7 @@ class Coordinator:
 
     def _close(self, transaction: Transaction, state: TransactionState) -> None:
         transaction.enter(state)
+        self._turns.charge(transaction)
         contract, generation = transaction.key
         del self._open[transaction.key]
         self._parked.pop(transaction.key, None)
@@ -618,6 +686,9 @@ class Coordinator:
 
     @staticmethod
     def _remember(transaction: Transaction, found: RefusedOutcome) -> None:
+        if found.code in LATENCY_CODES:
+            transaction.known.late = found
+        transaction.known.is_undecided |= found.code == SearchUndecided.code
         if transaction.refusal is None:
             transaction.refusal = found
 

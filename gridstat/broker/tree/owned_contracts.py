@@ -16,6 +16,9 @@ Messages. The subscriber's cloud sends `AskContract` and `EndContract`, and gets
 `ContractRefused` or `ContractEnded`. A broker that does not own the contract forwards requests up
 and answers down, and keeps each request until it is answered, so that a lost session loses none.
 
+Search time. The contracts that are asked for below one child have a part of this broker's time for
+searches; while it is used up, their requests wait between look-up and transaction.
+
 Timeout. Look-ups and transactions have deadlines of their own, and end in a refusal. A contract
 whose children confirm late is granted with a text that says so.
 
@@ -45,6 +48,8 @@ from gridstat.broker.tree.band_changes import (
     texts_of,
 )
 from gridstat.broker.tree.contract_damage import restrict
+from gridstat.broker.tree.contract_endings import ContractEndings, ContractEndingsAbove
+from gridstat.broker.tree.search_turns import SEARCH_TURN_TIMER
 from gridstat.broker.tree.transaction import Purpose, Transaction, levels
 from gridstat.broker.tree.tree_capability import FromChild, TreeCapability
 from gridstat.broker.tree.tree_operations import (
@@ -60,7 +65,6 @@ from gridstat.broker.tree.tree_operations import (
 from gridstat.model.errors import (
     GridStatError,
     LayoutError,
-    LimitReached,
     NoSuchSubscription,
     NoSuchVariable,
     NotAuthorised,
@@ -84,14 +88,13 @@ from gridstat.net.command.segment_messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gridstat.broker.capacity.negotiation import Quality
     from gridstat.broker.tree.border_graph import BorderGraph
     from gridstat.broker.tree.contract_damage import Damage, Impaired
     from gridstat.broker.tree.coordinator import Coordinator
     from gridstat.broker.tree.membership import Membership
     from gridstat.broker.tree.publication_lookups import PublicationLookups
+    from gridstat.broker.tree.search_turns import SearchTurns
     from gridstat.broker.tree.segment_commits import SegmentCommits
     from gridstat.broker.tree.segment_releases import HoldingRelease
     from gridstat.broker.tree.subscriber_distances import SubscriberDistances
@@ -127,6 +130,7 @@ class OwnedContracts:
         commits: SegmentCommits,
         holding_release: HoldingRelease,
         membership: Membership,
+        turns: SearchTurns,
         listener: ContractListener,
     ) -> None:
         self._context = context
@@ -135,6 +139,7 @@ class OwnedContracts:
         self._coordinator = coordinator
         self._commits = commits
         self._holding_release = holding_release
+        self._turns = turns
         self._listener = listener
         self._endings = ContractEndings(context, commits, holding_release)
         self._subscribers: SubscriberDistances = holding_release.subscribers
@@ -165,6 +170,7 @@ class OwnedContracts:
                 ContractEnded: self.forward_down,
             },
             objections={RemoveChild: self._object_to_child_removal},
+            timers={SEARCH_TURN_TIMER: self._turns.serve_waiting},
             survey=self._facts,
             operations={
                 HoldingTaken: state.hold,
@@ -208,6 +214,7 @@ class OwnedContracts:
         return {
             "contracts": holdings.owned_count,
             "segments": len(holdings) - holdings.owned_count,
+            "search_ms": round(self._turns.times.total_ns / 1e6, 3),
         }
 
     # Requests from below.
@@ -262,7 +269,12 @@ class OwnedContracts:
     def end_now(self, contract: str, why: RefusedOutcome | None) -> None:
         """End a contract, and notify the subscriber's cloud once that is durable."""
         self._listener.contract_settled(contract)
-        ended = ContractEnded(term=self._context.term, contract=contract, refused=why)
+        ended = ContractEnded(
+            term=self._context.term,
+            contract=contract,
+            refused=why,
+            search_us=self._turns.take_used_us(contract),
+        )
         self._endings.end(contract, partial(self._send_down, contract, ended))
 
     # Forwarding.
@@ -327,8 +339,10 @@ class OwnedContracts:
     def looked_up(self, request: AskContract | Holding, found: LookedUp) -> None:
         """Continue a request, or the replanning of a holding, with the answer to its look-up."""
         match request:
-            case AskContract():
-                self._plan(request, found)
+            case AskContract(contract=contract):
+                child = self._context.state.families.child_of(contract.partition("#")[0]) or ""
+                go_on = partial(self._plan, request, found)
+                self._turns.plan(child, go_on, partial(self._close_waiting, request))
             case Holding():
                 self._plan_replacement(request, found)
 
@@ -436,6 +450,8 @@ class OwnedContracts:
             return
         texts, down = self._listener.impairment_of(holding)
         message = granted_message(self._context, holding, (*troubles, *texts), down)
+        used_us = self._turns.take_used_us(holding.contract)
+        message = structs.replace(message, search_us=used_us)
         if holding.contract not in self._next_requests:
             # A request that waits is answered by its own outcome.
             self._send_down(holding.contract, message)
@@ -590,6 +606,10 @@ class OwnedContracts:
         for key in self._coordinator.keys_of(contract):
             self._coordinator.cancel(key)
 
+    def _close_waiting(self, request: AskContract, why: RefusedOutcome) -> None:
+        if self._requests.get(request.contract) is request:
+            self._close(request, why)
+
     def _close(self, request: AskContract, why: RefusedOutcome) -> None:
         self._requests.pop(request.contract, None)
         if self.being_replanned.pop(request.contract, None) is None:
@@ -604,6 +624,7 @@ class OwnedContracts:
                 contract=request.contract,
                 generation=request.generation,
                 refused=why,
+                search_us=self._turns.take_used_us(request.contract),
             ),
         )
 
@@ -613,89 +634,6 @@ class OwnedContracts:
         child = self._context.state.families.child_of(contract.partition("#")[0])
         if later is not None and child is not None:
             self.request(child, later)
-
-
-# Ends of contracts.
-#
-# At the owner an end is made durable, then confirmed, and then every segment is released. On the
-# way up an `EndContract` is kept by each broker that forwards it, until the owner has confirmed it.
-
-
-class ContractEndings:
-    """Ends of owned contracts; every request is confirmed once the end is durable."""
-
-    def __init__(
-        self, context: TreeContext, commits: SegmentCommits, holding_release: HoldingRelease
-    ) -> None:
-        self._context = context
-        self._commits = commits
-        self._holding_release = holding_release
-
-    def end(self, contract: str, then: Callable[[], None]) -> None:
-        """Release every owned generation of a contract; call `then` once that is durable."""
-        holdings = self._context.state.holdings
-        owned = [
-            found
-            for found in holdings.of(contract)
-            if found.is_owned and holdings.stage(found) is Stage.COMMITTED
-        ]
-        if not owned and not self._context.pending_count:
-            then()
-            return
-        self._context.decide(
-            holdings.moves(owned, Stage.LEAVING),
-            partial(self._ended, owned, then),
-            partial(self._not_written, contract, then),
-        )
-
-    def _ended(self, owned: list[Holding], then: Callable[[], None]) -> None:
-        for found in owned:
-            self._commits.forget(found.key)
-            self._holding_release.release(found)
-        then()
-
-    def _not_written(self, contract: str, then: Callable[[], None], reason: str) -> None:
-        del reason
-        self._context.later(partial(self.end, contract, then))
-
-
-class ContractEndingsAbove:
-    """Ends that are forwarded to the parent, and kept until the owner has confirmed them.
-
-    A child that has ended more contracts than can be kept has to join again once the parent is
-    there, since it then repeats them.
-    """
-
-    def __init__(self, context: TreeContext, membership: Membership) -> None:
-        self._context = context
-        self._membership = membership
-        self._open: dict[str, EndContract] = {}
-        self._unkept: set[str] = set()
-        """Children that have ended more contracts than could be kept."""
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def forward(self, child: str, message: EndContract) -> None:
-        """Send an end to the parent, now and after every join, until it is confirmed."""
-        if message.contract not in self._open:
-            if len(self._open) < self._context.settings.transactions_max:
-                self._open[message.contract] = message
-            else:
-                self._unkept.add(child)
-        self._context.send_parent(structs.replace(message, term=self._context.term))
-
-    def confirmed(self, contract: str) -> None:
-        self._open.pop(contract, None)
-
-    def parent_joined(self) -> None:
-        for ending in self._open.values():
-            self._context.send_parent(structs.replace(ending, term=self._context.term))
-        unkept, self._unkept = self._unkept, set()
-        for child in sorted(unkept & self._context.joined):
-            text = f"broker {child} has ended more contracts than are kept for an absent parent"
-            again = LimitReached(text, hint="the broker joins again, and repeats them")
-            self._membership.end_session(child, again)
 
 
 # From a request to the qualities that are tried, and from reservations to a holding.

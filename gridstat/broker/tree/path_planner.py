@@ -17,6 +17,7 @@ from gridstat.broker.capacity.gate_paths import pair_name
 from gridstat.broker.tree.border_graph import ASSUMED_LATENCY_US
 from gridstat.model.paths import Found, NotFound, disjoint_paths
 from gridstat.model.paths.graph import Arc, PathGraph
+from gridstat.model.paths.search import BUDGET_S
 from gridstat.model.qos import PATH_ROUTERS_MAX
 from gridstat.net.command.segment_messages import Gate, Nearness
 from gridstat.net.command.tree_messages import WAYS_MAX
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.border_graph import BorderGraph
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.model.paths import FoundPath
+    from gridstat.model.paths.budget import Budget
 
 START: Final = "(start)"
 END: Final = "(end)"
@@ -38,6 +40,7 @@ ALL_CHILDREN_MAX: Final = 8
 FIRST_LOOK_PATHS: Final = 3
 NEIGHBOURS_MAX: Final = 64
 _FAR_US: Final = 1 << 34
+_UNDECIDED: Final = NotFound("budget")
 _LEAVING: Final = " >"
 _HOP_COST: Final = 1_000
 
@@ -141,8 +144,12 @@ class PathPlanner:
         self._answers: dict[PathSearch, list[PlannedPath] | NotFound] = {}
         self._corridors: dict[tuple[tuple[str, ...], tuple[str, ...]], frozenset[str]] = {}
 
-    def find(self, search: PathSearch) -> list[PlannedPath] | NotFound:
-        """Return disjoint paths that keep to the search's conditions, or why there are none."""
+    def find(self, search: PathSearch, budget: Budget) -> list[PlannedPath] | NotFound:
+        """Return disjoint paths that keep to the search's conditions, or why there are none.
+
+        The steps are charged to the budget. A search that ended without a verdict is remembered if
+        it had all of its time, until the graph changes.
+        """
         if self._version != self._graph.version or len(self._layouts) > LAYOUTS_MAX:
             self._version = self._graph.version
             self._layouts.clear()
@@ -151,25 +158,31 @@ class PathPlanner:
         known = self._answers.get(search)
         if known is not None:
             return known
-        answer = self._search(search, is_whole=False)
+        has_time = budget.left_s() >= BUDGET_S
+        own = budget.at_most(BUDGET_S)
+        answer = self._search(search, own, is_whole=False)
         if isinstance(answer, NotFound) and len(self._children()) > ALL_CHILDREN_MAX:
-            answer = self._search(search, is_whole=True)
+            answer = self._search(search, own, is_whole=True)
+        if isinstance(answer, NotFound) and answer.reason == "budget" and not has_time:
+            return answer
         if len(self._answers) > LAYOUTS_MAX:
             self._answers.clear()
         self._answers[search] = answer
         return answer
 
-    def _search(self, search: PathSearch, *, is_whole: bool) -> list[PlannedPath] | NotFound:
+    def _search(
+        self, search: PathSearch, budget: Budget, *, is_whole: bool
+    ) -> list[PlannedPath] | NotFound:
         """Search, and search again without one of the links that cannot be used together."""
         query = search.query
-        layout = self._layout(query, is_whole=is_whole)
+        layout = self._layout(query, budget, is_whole=is_whole)
         first = frozenset(
             layout.number_of[use] for use in search.excluded if use in layout.number_of
         )
-        answer: NotFound | None = None
+        met: list[NotFound] = []
         open_, seen = deque([first]), {first}
         for _ in range(ATTEMPTS_MAX):
-            if not open_:
+            if not open_ or not budget.left_s():
                 break
             closed = open_.popleft()
             found = disjoint_paths(
@@ -177,18 +190,20 @@ class PathPlanner:
                 (START,),
                 (END,),
                 (query.bound_us,) * query.count,
-                clock=_no_clock,
+                clock=no_clock,
                 excluded_channels=closed,
+                budget_s=min(BUDGET_S, budget.left_s()),
+                whole=budget,
             )
             if isinstance(found, NotFound):
-                answer = answer or found
+                met.append(found)
                 continue
-            answer = answer or NotFound("disjoint", paths_max=query.count - 1)
             if search.is_node_disjoint and not found.is_node_disjoint:
                 continue
             longest = max(_border_count(path) for path in found.paths)
             if longest > PATH_ROUTERS_MAX:
                 return NotFound("length", routers=longest)
+            budget.charge(sum(len(path.channel_ids) for path in found.paths))
             planned = _renumbered([self._planned(query, layout, path) for path in found.paths])
             conflict = self._conflict(planned, search)
             if conflict is None:
@@ -198,23 +213,27 @@ class PathPlanner:
                 if more not in seen:
                     seen.add(more)
                     open_.append(more)
-        assert answer is not None
-        return answer
+        if open_:
+            return _UNDECIDED  # Nobody has looked at the rest.
+        return _verdict(met, query.count, is_first=len(seen) == 1)
 
     def _children(self) -> Collection[str]:
         return self._context.state.families.children
 
     # The graph of a query.
 
-    def _layout(self, query: ScopePathQuery, *, is_whole: bool) -> _Layout:
+    def _layout(self, query: ScopePathQuery, budget: Budget, *, is_whole: bool) -> _Layout:
         key = (query.starts, query.ends, query.is_paired, is_whole)
         known = self._layouts.get(key)
         if known is None:
-            known = self._layouts[key] = self._lay_out(query, is_whole=is_whole)
+            known = self._lay_out(query, budget, is_whole=is_whole)
+            if not budget.was_spent:
+                self._layouts[key] = known
+            budget.charge(len(known.uses))
         return known
 
-    def _lay_out(self, query: ScopePathQuery, *, is_whole: bool) -> _Layout:
-        children = frozenset(self._children()) if is_whole else self._corridor(query)
+    def _lay_out(self, query: ScopePathQuery, budget: Budget, *, is_whole: bool) -> _Layout:
+        children = frozenset(self._children()) if is_whole else self._corridor(query, budget)
         own = self._context.state.channels.accounts
         pairs = _pair_risks(query)
         uses: list[Use] = []
@@ -273,7 +292,7 @@ class PathPlanner:
             if families.child_at(from_router) in begin and families.child_at(to_router) in end:
                 yield (from_router, to_router, number), channels.latency_us(number)
 
-    def _corridor(self, query: ScopePathQuery) -> frozenset[str]:
+    def _corridor(self, query: ScopePathQuery, budget: Budget) -> frozenset[str]:
         """Return the children on the best few paths between the two ends, full or not."""
         families = self._context.state.families
         if len(families.children) <= ALL_CHILDREN_MAX:
@@ -293,13 +312,23 @@ class PathPlanner:
         ]
         count = FIRST_LOOK_PATHS
         while count and all(alive):
-            found = disjoint_paths(graph, alive[0], alive[1], (_FAR_US,) * count, clock=_no_clock)
+            found = disjoint_paths(
+                graph,
+                alive[0],
+                alive[1],
+                (_FAR_US,) * count,
+                clock=no_clock,
+                budget_s=min(BUDGET_S, budget.left_s()),
+                whole=budget,
+            )
             if isinstance(found, Found):
                 names = {name for path in found.paths for name in path.routers}
                 children |= {families.child_at(name) or "" for name in names}
                 break
             count = min(count - 1, found.paths_max)
         corridor = frozenset(children)
+        if budget.was_spent:
+            return corridor  # With more time it may be wider.
         self._corridors[sources, targets] = corridor
         return corridor
 
@@ -400,6 +429,21 @@ class PathPlanner:
         return self._graph.is_trap(child, entries, exits)
 
 
+def _verdict(met: Sequence[NotFound], count: int, *, is_first: bool) -> NotFound:
+    """Return what all searches together have shown; each left out other links than the others.
+
+    With `is_first` there was one search, and nothing was left out. A search may have found nothing
+    for latency, where the paths that it knows without a bound exclude each other all the same.
+    """
+    undecided = next((found for found in met if found.reason == "budget"), None)
+    if undecided is not None:
+        return undecided
+    late = [found for found in met if found.reason == "latency"]
+    if late:
+        return min(late, key=lambda found: found.latency_us_best)
+    return met[0] if met and is_first else NotFound("disjoint", paths_max=count - 1)
+
+
 def conflict_of(steps: Iterable[Step], *, is_node_disjoint: bool) -> frozenset[Use]:
     """Return the links by which these steps of one child exclude each other.
 
@@ -492,5 +536,6 @@ def _routers(ends: Ends) -> tuple[str, ...]:
     )
 
 
-def _no_clock() -> float:
+def no_clock() -> float:
+    """Return no time: brokers count the steps of a search."""
     return 0.0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
+from gridstat.broker.capacity import admission
 from gridstat.broker.capacity.allocation import Refusal
 from gridstat.broker.capacity.path_skew import reason
 from gridstat.broker.requests.outcomes import refused
@@ -12,6 +15,7 @@ from gridstat.model.errors import (
     PathTooLong,
     RedundancyNotSatisfiable,
     Refused,
+    SearchUndecided,
     SecurityNotSatisfiable,
     SkewNotSatisfiable,
 )
@@ -29,11 +33,18 @@ if TYPE_CHECKING:
     from gridstat.net.command.segment_messages import SegmentedPath
 
 
+LATENCY_CODES: Final = frozenset({LatencyNotSatisfiable.code, SkewNotSatisfiable.code})
+REASONS_OF_NUMBER: Final = LATENCY_CODES | {RedundancyNotSatisfiable.code, SearchUndecided.code}
+"""Refusals that depend on how many paths exist, with a bound or without."""
+
+
 def not_found(transaction: Transaction, answer: NotFound, query: ScopePathQuery) -> RefusedOutcome:
     """Return the refusal for a query to which the border graph has no answer."""
     ends = _ends(transaction)
     if answer.reason == "length":
         return _too_long(transaction, f"{answer.routers} border routers", answer.routers)
+    if answer.reason == "budget":
+        return undecided(transaction, query.count)
     if answer.reason == "latency":
         takes_us = answer.latency_us_best + transaction.ends_us
         missing_us = max(1, answer.latency_us_best - query.bound_us)
@@ -57,6 +68,65 @@ def too_few(transaction: Transaction, wanted: int, count: int) -> RefusedOutcome
     return refused(
         Refusal.of(RedundancyNotSatisfiable, text, bottleneck=ends, shortfall=f"{missing} {unit}")
     )
+
+
+def too_slow_all(transaction: Transaction, count: int, takes_us: int) -> RefusedOutcome:
+    """Return the refusal for paths of which as many exist as would do, but not as fast."""
+    ends = _ends(transaction)
+    missing_us = takes_us - transaction.wanted_us
+    if missing_us <= 0:  # They are fast enough, but not with what children and channels may take.
+        assert transaction.known.late is not None
+        return transaction.known.late
+    wanted = transaction.count_desired
+    text = f"{count} disjoint paths {ends} take"
+    if count < wanted:
+        text = f"{wanted} disjoint paths {ends} are requested, and {count} exist, which take"
+    text += f" {takes_us} µs, {missing_us} µs too much"
+    kind: type[Refused] = LatencyNotSatisfiable
+    if takes_us <= min(qos.latency_us for qos in transaction.qualities[0].values()):
+        kind = SkewNotSatisfiable
+        text += f": {reason(transaction.variable, takes_us)}"
+    return refused(Refusal.of(kind, text, bottleneck=ends, shortfall=f"{missing_us} µs"))
+
+
+def counted(transaction: Transaction, count: int, takes_us: int) -> RefusedOutcome:
+    """Return the refusal once so many paths are known to exist, the slowest with that latency."""
+    if count >= transaction.count_worst:
+        return too_slow_all(transaction, count, takes_us)
+    few = too_few(transaction, transaction.count_desired, count)
+    missing_us = takes_us - transaction.wanted_us
+    if missing_us <= 0:
+        return few
+    text = f"{few.reason}, and take {takes_us} µs, {missing_us} µs too much"
+    return structs.replace(few, reason=text)
+
+
+def fewer_granted(transaction: Transaction) -> RefusedOutcome | None:
+    """Return why fewer paths are granted than desired; None if that is known already."""
+    known, why = transaction.known, transaction.refusal
+    is_lower = transaction.count < transaction.count_desired
+    if why is None or not is_lower or why.code not in REASONS_OF_NUMBER:
+        return None
+    if known.paths_max > transaction.count:
+        if known.is_undecided:
+            return undecided(transaction, transaction.count_desired)
+        if known.late is not None:
+            return _fewer_in_time(transaction)
+    return too_few(transaction, transaction.count_desired, transaction.count)
+
+
+def _fewer_in_time(transaction: Transaction) -> RefusedOutcome:
+    ends, wanted, count = _ends(transaction), transaction.count_desired, transaction.count
+    bound_us = transaction.wanted_us
+    text = f"{wanted} disjoint paths {ends} are requested, and {count} were found in {bound_us} µs"
+    return refused(Refusal.of(LatencyNotSatisfiable, text, bottleneck=ends))
+
+
+def undecided(transaction: Transaction, wanted: int) -> RefusedOutcome:
+    """Return the refusal for paths of which the searches have shown nothing in their time."""
+    ends = _ends(transaction)
+    text = admission.undecided(wanted, ends)
+    return refused(Refusal.of(SearchUndecided, text, bottleneck=ends))
 
 
 def join_refusal(

@@ -23,8 +23,12 @@ routers, each in at most `rounds_max` rounds. If room was lacking, both are plan
 children may lower other contracts for them. When no plan is left, the next lower
 quality is tried. While a child waits for owners to lower contracts, the
 transaction is parked and planned again, for half of its time at most.
-Where children have refused for too few disjoint paths, fewer and fewer paths are reserved at last,
-only to count those that exist; they are released, and the refusal says the number.
+Where a request for several paths is refused for their number or their latency, paths are reserved
+without any bound at last, only to count those that exist: as many as desired if latency was in the
+way, then fewer. They are released, and the refusal says the number, or how much they are too slow.
+
+Search. All searches of a transaction share one budget of steps, those of its children too. Once
+it is spent, or a search has ended without a verdict, the refusal says just that: nothing is proved.
 
 Timeout. At its deadline a transaction is refused, and every child of the plan gets a `Release`.
 
@@ -38,12 +42,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gridstat.broker.capacity.allocation import paths_wanted
 from gridstat.broker.capacity.negotiation import differences
 from gridstat.broker.capacity.path_skew import bounding_us
 from gridstat.broker.tree.current_paths import share_no_router
+from gridstat.broker.tree.search_budget import SearchBudget
 from gridstat.model.qos import LATENCY_US_MAX, REDUNDANCY_MAX
 
 if TYPE_CHECKING:
@@ -99,10 +104,26 @@ class TransactionOwner(Protocol):
         """Take over what is reserved and charged, or the reason why nothing is."""
 
 
+class Fastest(NamedTuple):
+    """Number of paths, and the latency of the slowest of them, by what children have reported."""
+
+    paths: int
+    latency_us: int
+
+
 class KnownPaths:
     """What plans and answers have shown of the disjoint paths that exist."""
 
-    __slots__ = ("conflicts", "even", "is_counting", "levels", "paths_max")
+    __slots__ = (
+        "conflicts",
+        "even",
+        "fastest",
+        "is_counting",
+        "is_undecided",
+        "late",
+        "levels",
+        "paths_max",
+    )
 
     def __init__(self) -> None:
         self.conflicts: dict[bool, set[frozenset[Use]]] = {True: set(), False: set()}
@@ -115,6 +136,12 @@ class KnownPaths:
         """True once the request is refused, and plans serve only to count the paths that exist."""
         self.levels = 0
         """Number of qualities that were asked for, once others serve only to count."""
+        self.late: RefusedOutcome | None = None
+        """Last reason for which a plan was too slow: without its bound there may be more paths."""
+        self.fastest = Fastest(0, 0)
+        """The fastest paths of which a search has shown that they are too slow."""
+        self.is_undecided = False
+        """True once a search has ended without a verdict: what was not found may exist."""
 
 
 class RoomByBands:
@@ -196,6 +223,7 @@ class Transaction:
         "room",
         "rounds",
         "rounds_sent",
+        "search",
         "starts",
         "state",
         "subscriber",
@@ -243,8 +271,7 @@ class Transaction:
         """Links to broken paths of children, which a plan uses only if there is none without."""
         self.promised: Quality | None = None
         """Quality granted before anything failed, if this transaction is a replacement."""
-        self.level = 0
-        self.rounds = 0
+        self.level = self.rounds = 0
         self.is_node_wanted = any(qos.redundancy > 1 for qos in qualities[0].values())
         """True while only node-disjoint paths are planned, before those that share routers."""
         self.known = KnownPaths()
@@ -265,6 +292,7 @@ class Transaction:
         self.result: tuple[tuple[SegmentedPath, ...], tuple[ScopePath, ...]] | None = None
         self.deadline_ns = 0
         self.room = RoomByBands(may_ask=purpose is Purpose.CONTRACT)
+        self.search = SearchBudget()
 
     def enter(self, state: TransactionState) -> None:
         """Change the state; any transition that the module's docstring does not draw is a bug."""
@@ -286,7 +314,9 @@ class Transaction:
 
     def bounded(self) -> Quality:
         """Return the quality, with each latency reduced to the share of this scope, and to what
-        copies on several paths may take."""
+        copies on several paths may take; what is only counted has no bound."""
+        if self.known.is_counting:
+            return self.quality
         bound_us = bounding_us(self.variable, paths_wanted(self.quality))
         bound_us = LATENCY_US_MAX if bound_us is None else bound_us
         return {
@@ -374,20 +404,28 @@ class Transaction:
         self.known.even = set()
 
     def count_paths(self) -> bool:
-        """Try one path fewer than before, to count those that exist; return whether to plan so.
+        """Try to have paths of any latency, to count those that exist; return whether to plan so.
 
-        Nothing is tried that the border graph alone excludes, or makes certain.
+        The first attempt is for all that are desired if latency was in the way, each later one for
+        a path less. Nothing is tried that the border graph alone excludes, or makes certain.
         """
-        most = min(self.known.paths_max, self.count - 1)
-        is_certain = not (self.known.conflicts[False] or self.has_guessed_ends())
+        known = self.known
+        is_first_late = known.late is not None and not known.is_counting
+        most = min(known.paths_max, self.count_desired if is_first_late else self.count - 1)
+        is_certain = not (known.conflicts[False] or self.has_guessed_ends())
+        is_certain &= known.late is None or self.count_desired == 1
         if most < (2 if is_certain else 1):
-            self.known.paths_max = most
+            known.paths_max = most
             return False
-        if not self.known.is_counting:
-            self.known.is_counting, self.known.levels = True, len(self.qualities)
+        if not known.is_counting:
+            known.is_counting, known.levels = True, len(self.qualities)
+            known.is_undecided = False  # Of what was asked for; it is known to be too much.
         self.qualities = [
             *self.qualities,
-            {mode: replace(qos, redundancy=most) for mode, qos in self.quality.items()},
+            {
+                mode: replace(qos, redundancy=most, latency_us=LATENCY_US_MAX)
+                for mode, qos in self.quality.items()
+            },
         ]
         self.level = len(self.qualities) - 1
         self._try_kind(is_node_disjoint=False)
@@ -400,6 +438,19 @@ class Transaction:
     def count_desired(self) -> int:
         """Number of paths at the desired quality."""
         return max(qos.redundancy for qos in self.qualities[0].values())
+
+    @property
+    def count_worst(self) -> int:
+        """Number of paths at the worst quality that was asked for."""
+        asked = self.qualities[: self.known.levels or None]
+        return min(max(qos.redundancy for qos in quality.values()) for quality in asked)
+
+    @property
+    def wanted_us(self) -> int:
+        """Latency that every path may have: the desired one, or less if copies are to be of use."""
+        desired_us = min(qos.latency_us for qos in self.qualities[0].values())
+        bound_us = bounding_us(self.variable, self.count_desired)
+        return desired_us if bound_us is None else min(desired_us, bound_us)
 
     @property
     def count(self) -> int:

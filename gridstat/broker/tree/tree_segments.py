@@ -110,7 +110,10 @@ class TreeSegments:
             return
         known = self._looking_up.get(key) or self._reserving.get(key)
         if known is not None:
-            if structs.replace(known, term=message.term, round=message.round) == message:
+            same = structs.replace(
+                known, term=message.term, round=message.round, search_us=message.search_us
+            )
+            if same == message:
                 # The same request with a newer round: one answer follows, with that round.
                 self._rounds[key] = message.round
                 return
@@ -196,6 +199,8 @@ class TreeSegments:
         transaction.pairs = message.pairs
         transaction.is_sealed = message.is_sealed
         transaction.payers = message.charged_to
+        if message.search_us:
+            transaction.search.limit(message.search_us)
         transaction.is_kept = message.is_kept
         transaction.room.may_ask = message.may_lower
         transaction.room.every_worst = message.every_worst
@@ -208,7 +213,14 @@ class TreeSegments:
         self._reserving.pop(key, None)
         round_ = self._rounds.pop(key)
         if refusal is not None:
-            self._refuse(key, round_, refusal, is_making_room=transaction.room.is_being_made)
+            is_making_room = transaction.room.is_being_made
+            self._refuse(
+                key,
+                round_,
+                refusal,
+                is_making_room=is_making_room,
+                search_us=transaction.search.used_us,
+            )
             return
         assert transaction.result is not None
         paths, ways = transaction.result
@@ -229,7 +241,7 @@ class TreeSegments:
         self._coordinator.hand_over(transaction)
         self._context.decide(
             [HoldingTaken(holding=holding, stage=Stage.RESERVED)],
-            partial(self.send_reserved, holding, round_),
+            partial(self.send_reserved, holding, round_, search_us=transaction.search.used_us),
             partial(self._not_written, holding, round_),
         )
 
@@ -238,7 +250,9 @@ class TreeSegments:
         failure = StorageFailed(f"nothing is reserved: {reason}")
         self._refuse(holding.key, round_, refused(failure))
 
-    def send_reserved(self, holding: Holding, round_: int = 0, *, is_moved: bool = False) -> None:
+    def send_reserved(
+        self, holding: Holding, round_: int = 0, *, is_moved: bool = False, search_us: int = 0
+    ) -> None:
         body = self._context.state.holdings.body(holding)
         self._context.send_parent(
             Reserved(
@@ -250,11 +264,18 @@ class TreeSegments:
                 round=round_,
                 is_moved=is_moved,
                 is_sealed=body.is_sealed,
+                search_us=search_us,
             )
         )
 
     def _refuse(
-        self, key: Key, round_: int, why: RefusedOutcome, *, is_making_room: bool = False
+        self,
+        key: Key,
+        round_: int,
+        why: RefusedOutcome,
+        *,
+        is_making_room: bool = False,
+        search_us: int = 0,
     ) -> None:
         self._context.send_parent(
             NotReserved(
@@ -265,6 +286,7 @@ class TreeSegments:
                 limit=_LIMIT_OF_CODE.get(why.code, ""),
                 round=round_,
                 is_making_room=is_making_room,
+                search_us=search_us,
             )
         )
 

@@ -31,7 +31,8 @@ GridStatError
 │   ├── ModeNotDefined         a mode is named that nobody has defined  1107
 │   ├── SecurityNotSatisfiable a channel is not sealed as it must be    1108
 │   ├── SkewNotSatisfiable     copies by a slow path come too late      1110
-│   └── Preempted              a higher priority needed the room        1111
+│   ├── Preempted              a higher priority needed the room        1111
+│   └── SearchUndecided        a path search reached its time limit     1112
 ├── LinkDown                   a peer cannot be reached                 2xxx
 │   ├── DeadlinePassed         no answer in time                        2001
 │   └── CertificateRefused     the peer does not trust the certificate  2015
@@ -114,6 +115,7 @@ from gridstat.model.errors.refusals import (
     RedundancyNotSatisfiable,
     Refused,
     RouterFull,
+    SearchUndecided,
     SecurityNotSatisfiable,
     ShuttingDown,
     SkewNotSatisfiable,
@@ -172,6 +174,7 @@ __all__ = [
     "RedundancyNotSatisfiable",
     "Refused",
     "RouterFull",
+    "SearchUndecided",
     "SecurityNotSatisfiable",
     "ShuttingDown",
     "SkewNotSatisfiable",

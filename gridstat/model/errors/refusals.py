@@ -236,3 +236,10 @@ class Preempted(Refused):
 
     code = 1111
     remedy = "subscribe again later, with a wider band or a higher priority"
+
+
+class SearchUndecided(Refused):
+    """A path search reached its time limit, so that nobody knows whether there are such paths."""
+
+    code = 1112
+    remedy = "ask for fewer paths, or allow more latency"

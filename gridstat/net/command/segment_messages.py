@@ -78,6 +78,8 @@ SharePpm: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 Round: TypeAlias = Count
 """Number that tells repeated requests for one generation apart; 0 from a peer that does not
 number."""
+SearchUs: TypeAlias = Count
+"""Microseconds of path searches, counted by their steps: the same on every machine."""
 
 
 class Nearness(Struct, frozen=True):
@@ -171,6 +173,8 @@ class ContractGranted(TreeMessageBase, frozen=True):
     sends the grant again when that list changes. `is_sealed` confirms that the contract goes over
     sealed channels alone; an owner that does not know the demand leaves it out. `lowered_for` is
     the contract for which the owner has lowered this one within its band, until it is raised again.
+    `search_us` is the time of all searches that the request has caused in the tree, by their steps;
+    the subscriber's cloud charges it once, to the subscriber. Other grants have 0.
     """
 
     contract: ContractText
@@ -185,6 +189,7 @@ class ContractGranted(TreeMessageBase, frozen=True):
     paths_down: Annotated[tuple[Count, ...], msgspec.Meta(max_length=PATHS_MAX)] = ()
     is_sealed: bool = False
     lowered_for: CauseText = ""
+    search_us: SearchUs = 0
 
     @property
     def answered(self) -> int:
@@ -196,12 +201,13 @@ class ContractRefused(TreeMessageBase, frozen=True):
     """The owner refuses this generation to the subscriber's leaf broker, and holds nothing for it.
 
     An older generation that was granted stays in force. The leaf broker answers the end-point with
-    `refused`.
+    `refused`. `search_us` is as in `ContractGranted`.
     """
 
     contract: ContractText
     generation: Generation
     refused: RefusedOutcome
+    search_us: SearchUs = 0
 
     @property
     def answered(self) -> int:
@@ -221,10 +227,12 @@ class ContractEnded(TreeMessageBase, frozen=True):
     """The owner confirms `EndContract`, or ends the contract itself because its variable is gone.
 
     In the second case `refused` gives the reason. The leaf broker drops its record of the contract.
+    `search_us` is as in `ContractGranted`, for a request that was still being worked on.
     """
 
     contract: ContractText
     refused: RefusedOutcome | None = None
+    search_us: SearchUs = 0
 
 
 class Lookup(TreeMessageBase, frozen=True):
@@ -297,6 +305,8 @@ class Reserve(TreeMessageBase, frozen=True):
     contract for which this one has been lowered, if any. Brokers of earlier releases tell none.
     With `is_paired` the child does not choose: each entry is joined to the exit at its place, since
     two paths would otherwise run the same risk; brokers of earlier releases choose nevertheless.
+    `search_us` is the time, by steps, that searches for this contract have left: the child uses no
+    more, and tells what it has used. It is 0 from a broker of an earlier release.
     """
 
     contract: ContractText
@@ -316,6 +326,7 @@ class Reserve(TreeMessageBase, frozen=True):
     every_worst: Count = 0
     lowered_for: CauseText = ""
     is_paired: bool = False
+    search_us: SearchUs = 0
 
     @property
     def pairs(self) -> frozenset[tuple[int, int]]:
@@ -330,7 +341,8 @@ class Reserved(TreeMessageBase, frozen=True):
     With `is_moved` the message answers nothing: it reports that a committed segment was routed
     along other paths. The child sends it at the move, and again after each join. `is_sealed`
     confirms a demand for sealed channels; a child that does not know the demand leaves it out, and
-    the parent then refuses the segment.
+    the parent then refuses the segment. `search_us` is the time of the searches for this answer, by
+    their steps; brokers of earlier releases do not tell it.
     """
 
     contract: ContractText
@@ -340,12 +352,14 @@ class Reserved(TreeMessageBase, frozen=True):
     round: Round = 0
     is_moved: bool = False
     is_sealed: bool = False
+    search_us: SearchUs = 0
 
 
 class NotReserved(TreeMessageBase, frozen=True):
     """A child refuses `Reserve` and holds nothing; `limit` names the kind of shortage.
 
-    The kinds are the names of `Limit` in `capacity/admission.py`. The parent plans around them.
+    The kinds are the names of `Limit` in `capacity/admission.py`. The parent plans around them; one
+    that is UNDECIDED proves nothing. `search_us` is as in `Reserved`.
     With `is_making_room` the child, or one below it, has asked owners to lower other contracts, and
     may have room soon.
     """
@@ -356,6 +370,7 @@ class NotReserved(TreeMessageBase, frozen=True):
     limit: ShortText = ""
     round: Round = 0
     is_making_room: bool = False
+    search_us: SearchUs = 0
 
 
 class LowerContract(TreeMessageBase, frozen=True):

@@ -57,6 +57,7 @@ STABLE = {
     "SecurityNotSatisfiable": 1108,
     "SkewNotSatisfiable": 1110,
     "Preempted": 1111,
+    "SearchUndecided": 1112,
     "LinkDown": 2000,
     "DeadlinePassed": 2001,
     "CertificateRefused": 2015,

@@ -1,7 +1,7 @@
 """`python -m lab.simulation.tree.disjoint`: contracts of random trees against the wires' own flow.
 
 The exit code is 1 if any contract has another number or kind of paths than the wires allow, or was
-refused or lowered for a reason that is not true.
+refused or lowered for a reason that is not true; or if too many are refused without a verdict.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lab.simulation.command import print_line
-from lab.simulation.tree.disjoint.contracts import judged_tree
+from lab.simulation.tree.disjoint.contracts import UNDECIDED_SHARE_MAX, judged_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for verdict in judged_tree(seed, options.contracts):
             counts["contracts"] += 1
             counts["faults"] += bool(verdict.fault)
+            counts["undecided"] += verdict.is_undecided
             counts[
                 "node-disjoint"
                 if _is_node(verdict.paths, verdict.allowed.node_disjoint)
@@ -43,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if verdict.fault or options.verbose:
                 print_line(str(verdict))
     print_line(", ".join(f"{what} {count}" for what, count in counts.items()))
-    return 1 if counts["faults"] else 0
+    is_slow = counts["undecided"] > UNDECIDED_SHARE_MAX * counts["contracts"]
+    return 1 if counts["faults"] or is_slow else 0
 
 
 def _is_node(paths: int, node_disjoint: int) -> bool:

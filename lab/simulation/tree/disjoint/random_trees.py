@@ -1,21 +1,21 @@
-"""Random trees of clouds whose ways often share border routers or single channels.
+"""Random trees of clouds whose ways often share border routers, single channels, or ducts.
 
-All wires have room and all requests have time, so that nothing but the wires bounds a contract.
+All wires have room, so that nothing but the wires and the latency asked for bounds a contract. Some
+channels lie beside others between the same two routers. Some run a duct with others that leave the
+same router, or reach it: a path without a circle runs such a duct once, so the oracle stays a flow.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.identifiers import ChannelId
 from lab.simulation.swarm import EndPointPlan
-from lab.tree_plan import BorderLink, CloudPlan, plan_tree
-
-if TYPE_CHECKING:
-    from lab.tree_plan import TreePlan
+from lab.tree_plan import BorderLink, CloudPlan, TreePlan, plan_tree
 
 CHILDREN: Final = (2, 2, 3, 3, 4)
 LEVELS_MAX: Final = 3
@@ -26,6 +26,11 @@ HUB_SHARE: Final = 0.4
 EDGE_BORDER_SHARE: Final = 0.1
 """Share of clouds in which an edge router is a border router too."""
 ONE_WAY_SHARE: Final = 0.1
+PARALLEL_SHARE: Final = 0.15
+"""Share of links that have another one beside them, between the same two routers."""
+DUCT_SHARE: Final = 0.25
+"""Share of clouds, and of brokers with channels, in which some channels run one duct."""
+DUCT_CHANNELS_MAX: Final = 3
 LATENCIES_US: Final = (100, 400, 900)
 ROLES: Final = {"e": RouterRole.EDGE, "i": RouterRole.INNER, "b": RouterRole.BORDER}
 
@@ -40,7 +45,45 @@ def random_tree(seed: int) -> TreePlan:
     links = [
         link for name, some in children.items() for link in _links(some, children, clouds, random)
     ]
-    return plan_tree(children, clouds, dict.fromkeys(links))
+    plan = plan_tree(children, clouds, links)
+    ducts = Random(f"disjoint ducts {seed}")
+    return TreePlan(
+        {
+            name: replace(found, channels=_with_duct(name, found.channels, ducts))
+            for name, found in plan.brokers.items()
+        },
+        {
+            name: replace(found, channels=_with_duct(name, found.channels, ducts))
+            for name, found in plan.clouds.items()
+        },
+    )
+
+
+def _with_duct(
+    owner: str, channels: tuple[EventChannel, ...], random: Random
+) -> tuple[EventChannel, ...]:
+    """Return the channels, some of which share a duct where they leave or reach one router."""
+    if not channels or random.random() >= DUCT_SHARE:
+        return channels
+    one, is_leaving = random.choice(channels), random.random() < 1 / 2
+    beside = [
+        found.channel_id
+        for found in channels
+        if (
+            found.from_router == one.from_router if is_leaving else found.to_router == one.to_router
+        )
+    ]
+    random.shuffle(beside)
+    inside = set(beside[: random.randint(2, DUCT_CHANNELS_MAX)])
+    duct = duct_name(owner, is_leaving=is_leaving)
+    return tuple(
+        replace(found, risks=(duct,)) if found.channel_id in inside else found for found in channels
+    )
+
+
+def duct_name(owner: str, *, is_leaving: bool) -> str:
+    """Return the name of the duct of some channels that leave one router, or reach it."""
+    return f"duct-{owner}-{'out' if is_leaving else 'in'}"
 
 
 def end_points(seed: int, plan: TreePlan) -> tuple[EndPointPlan, ...]:
@@ -72,9 +115,12 @@ def _cloud(name: str, random: Random) -> CloudPlan:
     links = {(random.choice(routers[:at]), routers[at]) for at in range(1, len(routers))}
     some = list(combinations(routers, 2))
     links.update(random.sample(some, min(len(some), random.randint(0, 2 * len(routers)))))
-    ways = dict.fromkeys(
-        way for one, other in sorted(links) for way in _directions(one, other, random)
-    )
+    ways = [
+        (*way, beside)
+        for one, other in sorted(links)
+        for beside in _names_beside(random)
+        for way in _directions(one, other, random)
+    ]
     if random.random() < EDGE_BORDER_SHARE:
         borders.append("e0")
     return CloudPlan(
@@ -86,12 +132,18 @@ def _cloud(name: str, random: Random) -> CloudPlan:
                 f"{name}/{one}",
                 f"{name}/{other}",
                 latency_us=random.choice(LATENCIES_US),
+                name=beside,
             )
-            for number, (one, other) in enumerate(ways, start=1)
+            for number, (one, other, beside) in enumerate(ways, start=1)
         ),
         edges=(f"{name}/e0", f"{name}/e1"),
         borders=tuple(f"{name}/{one}" for one in borders),
     )
+
+
+def _names_beside(random: Random) -> tuple[str, ...]:
+    """Return the names of the links between two routers: mostly of one alone, which has none."""
+    return ("", "2") if random.random() < PARALLEL_SHARE else ("",)
 
 
 def _directions(one: str, other: str, random: Random) -> list[tuple[str, str]]:
@@ -108,16 +160,18 @@ def _links(
     """Join the children of one broker: each to one before it, and some to others."""
     joined = {(random.choice(siblings[:at]), siblings[at]) for at in range(1, len(siblings))}
     joined.update(pair for pair in combinations(siblings, 2) if random.random() < 1 / 2)
-    found = {}
+    found: list[BorderLink] = []
     for one, other in sorted(joined):
         for _ in range(random.choice((1, 2, 2, 3, 4))):
             ends = [
                 random.choice(clouds[random.choice(_clouds_below(side, children))].borders)
                 for side in (one, other)
             ]
-            link = BorderLink(ends[0], ends[1], latency_us=random.choice(LATENCIES_US))
-            found[ends[0], ends[1]] = link
-    return list(found.values())
+            beside = sum({link.one, link.other} == {*ends} for link in found)
+            name = str(beside + 1) if beside else ""
+            latency_us = random.choice(LATENCIES_US)
+            found.append(BorderLink(ends[0], ends[1], latency_us=latency_us, name=name))
+    return found
 
 
 def _clouds_below(name: str, children: dict[str, tuple[str, ...]]) -> list[str]:

@@ -4,11 +4,15 @@ It knows every wire of the tree and nothing of brokers, borders or reports. Two 
 contract between clouds. It stays in the scope of its owner. And it leaves each scope that holds the
 publisher and not the subscriber once, and enters each that holds the subscriber and not the
 publisher once: no path comes back into the part of the tree in which it began.
+
+Channels that run one duct all leave one router, or all reach one. Of all paths one may run the
+duct, and once if it makes no circle: in the flow, these channels have one unit together.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.tree_plan import cloud_of
@@ -34,17 +38,25 @@ class Ends(NamedTuple):
 
 
 class Wire(NamedTuple):
-    """One channel by its two routers."""
+    """One channel: its two routers, its owner and number there, its latency and its ducts."""
 
     from_router: str
     to_router: str
+    owner: str
+    number: int
+    latency_us: int = 0
+    ducts: tuple[str, ...] = ()
 
 
 class Allowed(NamedTuple):
-    """Most paths without a common router (but the edges), and without a common channel."""
+    """Most paths without a common router (but the edges), and without a common channel.
+
+    No path takes less time than `fastest_us`, on its wires alone; it is 0 if there is no path.
+    """
 
     node_disjoint: int
     link_disjoint: int
+    fastest_us: int = 0
 
 
 def allowed(plan: TreePlan, ends: Ends) -> Allowed:
@@ -53,7 +65,25 @@ def allowed(plan: TreePlan, ends: Ends) -> Allowed:
     return Allowed(
         _max_flow(wires, ends, is_node_disjoint=True),
         _max_flow(wires, ends, is_node_disjoint=False),
+        _fastest_us(wires, ends),
     )
+
+
+def wires_of(plan: TreePlan) -> Iterator[Wire]:
+    """Yield every wire of a tree."""
+    for owner, channels in (
+        *((name, cloud.channels) for name, cloud in plan.clouds.items()),
+        *((name, broker.channels) for name, broker in plan.brokers.items()),
+    ):
+        for one in channels:
+            yield Wire(
+                one.from_router,
+                one.to_router,
+                owner,
+                int(one.channel_id),
+                one.latency_us,
+                one.risks,
+            )
 
 
 def _wires_in_scope(plan: TreePlan, ends: Ends) -> Iterator[Wire]:
@@ -63,32 +93,25 @@ def _wires_in_scope(plan: TreePlan, ends: Ends) -> Iterator[Wire]:
         [name for name in plan.scope(cloud) if owner in plan.brokers[name].above]
         for cloud in (publisher, subscriber)
     )
-    for cloud in plan.clouds.values():
-        if owner in plan.scope(cloud.name):
-            for channel in cloud.channels:
-                yield Wire(channel.from_router, channel.to_router)
-    for name, broker in plan.brokers.items():
-        if owner not in (name, *broker.above):
+    for wire in wires_of(plan):
+        begins, leads = plan.scope(cloud_of(wire.from_router)), plan.scope(cloud_of(wire.to_router))
+        if owner not in begins or owner not in leads or wire.owner in plan.brokers[owner].above:
             continue
-        for channel in broker.channels:
-            begins, leads = (
-                plan.scope(cloud_of(end)) for end in (channel.from_router, channel.to_router)
-            )
-            comes_back = any(one in leads and one not in begins for one in left)
-            goes_away = any(one in begins and one not in leads for one in entered)
-            if not comes_back and not goes_away:
-                yield Wire(channel.from_router, channel.to_router)
+        comes_back = any(one in leads and one not in begins for one in left)
+        goes_away = any(one in begins and one not in leads for one in entered)
+        if not comes_back and not goes_away:
+            yield wire
 
 
 def _max_flow(wires: list[Wire], ends: Ends, *, is_node_disjoint: bool) -> int:
     capacities: Capacities = {}
     edges = {*ends.sources, *ends.targets}
-    routers = edges.union(*wires)
+    routers = edges.union(*((wire.from_router, wire.to_router) for wire in wires))
     for router in routers:
         within = 1 if is_node_disjoint and router not in edges else MANY
         _add(capacities, (router, False), (router, True), within)
     for wire in wires:
-        _add(capacities, (wire.from_router, True), (wire.to_router, False), 1)
+        _add_wire(capacities, wire)
     for router in ends.sources:
         _add(capacities, _SOURCE, (router, False), MANY)
     for router in ends.targets:
@@ -100,6 +123,43 @@ def _max_flow(wires: list[Wire], ends: Ends, *, is_node_disjoint: bool) -> int:
             capacities[there][here] += 1
         count += 1
     return count
+
+
+def _add_wire(capacities: Capacities, wire: Wire) -> None:
+    """Add one unit from router to router: through the duct of the wire, if it runs one."""
+    here, there = (wire.from_router, True), (wire.to_router, False)
+    if not wire.ducts:
+        _add(capacities, here, there, 1)
+        return
+    (duct,) = wire.ducts
+    if duct.endswith("-out"):
+        capacities.setdefault(here, {}).setdefault((duct, False), 0)
+        capacities.setdefault((duct, False), {}).setdefault(here, 0)
+        capacities[here][duct, False] = 1
+        _add(capacities, (duct, False), there, 1)
+    else:
+        _add(capacities, here, (duct, False), 1)
+        capacities[duct, False].setdefault(there, 0)
+        capacities.setdefault(there, {}).setdefault((duct, False), 0)
+        capacities[duct, False][there] = 1
+
+
+def _fastest_us(wires: list[Wire], ends: Ends) -> int:
+    """Return the latency of the fastest path, on its wires alone (Dijkstra)."""
+    onward: dict[str, list[Wire]] = {}
+    for wire in wires:
+        onward.setdefault(wire.from_router, []).append(wire)
+    open_ = [(0, router) for router in ends.sources]
+    seen: set[str] = set()
+    while open_:
+        latency_us, router = heappop(open_)
+        if router in ends.targets:
+            return latency_us
+        if router not in seen:
+            seen.add(router)
+            for wire in onward.get(router, ()):
+                heappush(open_, (latency_us + wire.latency_us, wire.to_router))
+    return 0
 
 
 def _add(capacities: Capacities, here: Node, there: Node, units: int) -> None:

@@ -15,9 +15,6 @@ from gridstat.broker.requests.fair_queue import (
     HOLD_NS,
     HOLD_PAUSE_NS,
     IN_A_TURN,
-    SEARCH_BURST_NS,
-    SEARCH_FREE_NS,
-    SEARCH_PARTS,
     UNATTACHED_BYTES_MAX,
     UNATTACHED_PER_S,
     UNATTACHED_WAITING_MAX,
@@ -28,6 +25,11 @@ from gridstat.broker.requests.fair_queue import (
     edge_account,
 )
 from gridstat.broker.requests.request import Request, Rest
+from gridstat.broker.requests.search_times import (
+    SEARCH_BURST_NS,
+    SEARCH_FREE_NS,
+    SEARCH_PARTS,
+)
 from gridstat.broker.settings import BrokerSettings, Quotas
 from gridstat.model.errors import MalformedFrame, NotAttached, QuotaReached
 from gridstat.model.quota import BURST_S, Quota

@@ -14,6 +14,7 @@ from gridstat.model.errors import (
     NoSuchVariable,
     RedundancyNotSatisfiable,
     Refused,
+    SearchUndecided,
     SecurityNotSatisfiable,
 )
 from gridstat.net.command.endpoint_messages import RefusedOutcome
@@ -89,6 +90,12 @@ class CloudStandIn:
     granted: dict[str, ContractGranted] = field(default_factory=dict)
     refused: dict[str, ContractRefused] = field(default_factory=dict)
     ended: dict[str, ContractEnded] = field(default_factory=dict)
+    searched_us: Counter[str] = field(default_factory=Counter)
+    """Search time of each contract that its owner has told."""
+    search_us: int = 0
+    """Search time that it tells with each answer to Reserve."""
+    undecided_ways: set[tuple[str, str]] = field(default_factory=set)
+    """Abstract links of which its searches end without a verdict."""
     borders: tuple[str, ...] = ()
     open_channels: dict[int, str] = field(default_factory=dict)
     numbers: dict[int, NumbersLeased] = field(default_factory=dict)
@@ -227,9 +234,11 @@ class CloudStandIn:
                 asked = self.asked.get(message.contract)
                 if asked is not None and message.answered >= asked.generation:
                     del self.asked[message.contract]
-                self.granted[message.contract] = message
+                self.searched_us[message.contract] += message.search_us
+                self.granted[message.contract] = structs.replace(message, search_us=0)
             case ContractRefused():
                 self.asked.pop(message.contract, None)
+                self.searched_us[message.contract] += message.search_us
                 self.refused[message.contract] = message
             case ContractEnded():
                 self.ending.discard(message.contract)
@@ -346,6 +355,7 @@ class CloudStandIn:
             refused=RefusedOutcome(code=error.code, reason=reason, bottleneck=where),
             limit=limit,
             round=message.round,
+            search_us=self.search_us,
         )
         self._say(refused)
 
@@ -365,6 +375,9 @@ class CloudStandIn:
         if plain and message.is_sealed and not self.is_older:
             reason = f"channel {'→'.join(plain[0])} is not sealed"
             self._refuse(message, SecurityNotSatisfiable, reason)
+            return
+        if any((one[0], other[0]) in self.undecided_ways for one, other in pairs):
+            self._refuse(message, SearchUndecided, "reached its time limit", limit="UNDECIDED")
             return
         if self._has_too_few(message):
             self._refuse(message, RedundancyNotSatisfiable, "too few disjoint paths")
@@ -403,4 +416,4 @@ class CloudStandIn:
             is_sealed=message.is_sealed and not self.is_older,
         )
         self.segments[key] = Segment(message, answer)
-        self._say(structs.replace(answer, round=message.round))
+        self._say(structs.replace(answer, round=message.round, search_us=self.search_us))
