@@ -110,7 +110,7 @@ class ReceivingKeys:
 
     def keys(self) -> tuple[NumberedKey, ...]:
         """Return all keys that are accepted, each with a byte of its own."""
-        return tuple(held.key for held in self._accepted().values())
+        return _keys_of(self._accepted())
 
     def step(
         self,
@@ -124,7 +124,7 @@ class ReceivingKeys:
         `authenticated` is the byte of the last authenticated datagram (-1: none), `unknown`
         are bytes without a key, both since the last step. `budget` is what is left for trials.
         """
-        before = self.keys()
+        before = self._accepted()
         if authenticated >= 0:
             self._follow(authenticated, now_ns)
         self._old = [(key, until_ns) for key, until_ns in self._old if now_ns < until_ns]
@@ -132,7 +132,8 @@ class ReceivingKeys:
         for chain in self._chains:
             chain.follow_clock(now_ns)
         self._try(unknown, now_ns, budget or TrialBudget())
-        return self.keys() != before
+        after = self._accepted()
+        return after is not before and _keys_of(after) != _keys_of(before)
 
     def is_overdue(self, now_ns: int) -> bool:
         """Return whether a fresh seed should have come long ago."""
@@ -286,6 +287,10 @@ class ReceivingKeys:
                 if epoch % EPOCHS in reported and chain.can_reach(epoch):
                     found[_Candidate(chain, epoch)] = _Rank(wrapped, ahead, -at)
         return found
+
+
+def _keys_of(accepted: Mapping[int, _Held]) -> tuple[NumberedKey, ...]:
+    return tuple([held.key for held in accepted.values()])
 
 
 class _Candidate(NamedTuple):
