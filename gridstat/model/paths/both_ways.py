@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.model.paths.flow import Network, flow, walks
 from gridstat.model.paths.graph import NEVER
-from gridstat.model.paths.problem import Route, bounds_left_us, fits
+from gridstat.model.paths.problem import bounds_left_us, fits
+from gridstat.model.paths.routes import Route
 from gridstat.model.paths.solving import Effort, Outcome, fit, solve
 
 if TYPE_CHECKING:

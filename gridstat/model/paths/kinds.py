@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gridstat.model.paths.mask import Terminals
-from gridstat.model.paths.problem import Route
+from gridstat.model.paths.routes import Route
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,9 +99,7 @@ class _Asked(NamedTuple):
         return cls(query.sources, query.targets, wanted, query.single, kind, used)
 
 
-def terminals_of(
-    query: SearchQuery, kind: Kind, whole: tuple[Route, ...]
-) -> tuple[Terminals, ...]:
+def terminals_of(query: SearchQuery, kind: Kind, whole: tuple[Route, ...]) -> tuple[Terminals, ...]:
     """Return the terminals of the other paths; an empty list if no other path is needed.
 
     A router common to both ends is for starts or for ends: as both it would admit circles. It is

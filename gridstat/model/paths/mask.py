@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from gridstat.model.paths.graph import Neighbours, PathGraph
-    from gridstat.model.paths.solving import CheapestFlow
+    from gridstat.model.paths.routes import CheapestFlow
 
 
 @dataclass(frozen=True, slots=True)

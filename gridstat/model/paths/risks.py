@@ -22,7 +22,8 @@ from heapq import heappop, heappush
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gridstat.model.paths.problem import Route, bounds_left_us
+from gridstat.model.paths.problem import bounds_left_us
+from gridstat.model.paths.routes import Route
 from gridstat.model.paths.solving import Effort, Outcome, solve
 
 if TYPE_CHECKING:

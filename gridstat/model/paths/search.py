@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from gridstat.model.paths.graph import PathGraph
-    from gridstat.model.paths.problem import Route
+    from gridstat.model.paths.routes import Route
 
 BUDGET_S: Final = 0.05
 """Time of one search, unless its caller gives another."""

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from gridstat.model.paths.branching import Branching
 from gridstat.model.paths.flow import flow, walks
 from gridstat.model.paths.problem import Problem, fits
+from gridstat.model.paths.routes import CheapestFlow
 
 if TYPE_CHECKING:
     from gridstat.model.paths.budget import Budget
     from gridstat.model.paths.mask import Mask, Terminals
-    from gridstat.model.paths.problem import Route
+    from gridstat.model.paths.routes import Route
 
 
 class Effort(Enum):
@@ -28,13 +29,6 @@ class Outcome(NamedTuple):
 
     routes: tuple[Route, ...] | None
     is_certain: bool
-
-
-class CheapestFlow(NamedTuple):
-    """Routes of the cheapest flow, or None if there is no flow, and the steps that it took."""
-
-    routes: tuple[Route, ...] | None
-    steps: int
 
 
 def solve(

@@ -50,9 +50,9 @@ def _count(charges: Charges) -> tuple[dict[str, dict[int, Amount]], dict[tuple[s
     return _used(charged, modes, sizes), _caught(charged, modes, sizes)
 
 
-_COUNTED: LastCount[
-    Charges, tuple[dict[str, dict[int, Amount]], dict[tuple[str, int], Amount]]
-] = LastCount(_count)
+_COUNTED: LastCount[Charges, tuple[dict[str, dict[int, Amount]], dict[tuple[str, int], Amount]]] = (
+    LastCount(_count)
+)
 
 
 def _used(
