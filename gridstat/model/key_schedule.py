@@ -31,6 +31,7 @@ SEED_NS_MAX: Final = 24 * 3_600 * NS_PER_S
 """Time for which a channel works without a fresh seed."""
 
 _HASH: Final = hashlib.sha256
+_HASH_BYTES: Final = _HASH().digest_size
 _NEXT: Final = b"gridstat next epoch"
 _KEY: Final = b"gridstat channel key"
 
@@ -64,7 +65,7 @@ def extract(salt: bytes, secret: bytes) -> bytes:
 
 def expand(pseudorandom_key: bytes, info: bytes, size: int) -> bytes:
     """Return `size` bytes derived from a pseudorandom key (RFC 5869 §2.3)."""
-    assert 0 < size <= 255 * _HASH().digest_size
+    assert 0 < size <= 255 * _HASH_BYTES
     found, block, number = b"", b"", 0
     while len(found) < size:
         number += 1

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.model.errors import LayoutError
@@ -100,6 +101,7 @@ def share_ppm(quota: Quota) -> int:
     return int(quota.share * SHARE_PPM)
 
 
+@lru_cache(maxsize=1_024)
 def exact_share(share: float) -> Fraction:
     """Return a share as its decimal text says: 0.1 is a tenth."""
     return Fraction(str(share))

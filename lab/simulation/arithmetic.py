@@ -91,16 +91,22 @@ def probe_bytes_per_s(bandwidth_bytes_per_s: int) -> Fraction:
 
 def fits(carried: Amount, bandwidth_bytes_per_s: int) -> bool:
     """Return whether so many bytes a second, in parts, fit beside the probes."""
-    if not bandwidth_bytes_per_s:
-        return True
-    return carried <= scaled(bandwidth_bytes_per_s - probe_bytes_per_s(bandwidth_bytes_per_s))
+    return not bandwidth_bytes_per_s or carried <= _room(bandwidth_bytes_per_s)
 
 
+@lru_cache(maxsize=1_024)
+def _room(bandwidth_bytes_per_s: int) -> Amount:
+    """Return what a channel has for events beside its probes, in parts."""
+    return scaled(bandwidth_bytes_per_s - probe_bytes_per_s(bandwidth_bytes_per_s))
+
+
+@lru_cache(maxsize=8_192)
 def router_us(events_per_s: Amount) -> Fraction:
     """Return the latency of a router with this load, in parts, before any rounding."""
     return HOP_US + EVENT_US * Fraction(events_per_s) / SCALE
 
 
+@lru_cache(maxsize=8_192)
 def burst_us(events: int, bandwidth_bytes_per_s: int) -> Fraction:
     """Return the delay of the last of so many events that arrive at one instant."""
     sent_us = (

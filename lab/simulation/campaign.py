@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lab.simulation.run import Verdict
 
 CHUNK: Final = 16
-"""Seeds that a process takes at once; their garbage is collected together."""
+"""Seeds that a process takes at once."""
 TRACE_LINES_MAX: Final = 60
 LINE_COLUMNS: Final = 240
 
@@ -143,12 +143,18 @@ def run_chunk(
     began_s = time.process_time()
     was_collecting = gc.isenabled()
     gc.disable()  # Each seed makes a world and drops all of it; little is garbage before.
-    gc.freeze()  # The modules loaded before have no garbage either.
     try:
-        verdicts = [run(seed, bug=bug) for seed in seeds]
-        gc.collect()
+        verdicts = [_run_apart(run, seed, bug) for seed in seeds]
     finally:
         gc.unfreeze()
         if was_collecting:
             gc.enable()
     return verdicts, time.process_time() - began_s
+
+
+def _run_apart(run: Callable[..., Verdict], seed: int, bug: str) -> Verdict:
+    """Run a seed, and collect its garbage while it is still in the processor's caches."""
+    gc.freeze()  # The modules and settled clouds of before have no garbage.
+    verdict = run(seed, bug=bug)
+    gc.collect()
+    return verdict

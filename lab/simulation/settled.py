@@ -52,6 +52,8 @@ SHARED: Final = frozenset(
     }
 )
 """Types of immutable values."""
+LEFT_OUT: Final = SHARED | {BrokerSettings, TreeSettings}
+"""Those, and the types of the settings that each seed has for itself."""
 RECORDS_MAX: Final = 512
 
 
@@ -121,12 +123,12 @@ class _Writer(Pickler):
         self._keys: dict[int, int] = {}
 
     def persistent_id(self, found: object) -> object:
+        if type(found) not in LEFT_OUT:
+            return None
         if isinstance(found, BrokerSettings):
             return found.cloud
         if isinstance(found, TreeSettings):
             return found.name
-        if type(found) not in SHARED:
-            return None
         key = self._keys.setdefault(id(found), len(self._keys))
         self.shared[key] = found
         return key

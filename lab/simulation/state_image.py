@@ -4,7 +4,7 @@ the state was reached."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from enum import IntEnum, auto
 from functools import lru_cache, partial
 from operator import itemgetter
@@ -49,9 +49,12 @@ def _describe(
 ) -> None:
     # mypy takes the hash of a class for the one of its instances.
     kind = _kind_of(type(value))  # type: ignore[arg-type]
+    if kind is Kind.VALUE:
+        found[path] = repr(value)
+        return
     if kind is Kind.NOTHING:
         return
-    members = [] if kind is Kind.VALUE else list(_members(kind, value))
+    members = _members(kind, value)
     if not members:
         found[path] = repr(value)
         return
@@ -80,23 +83,19 @@ def _kind_of(kind: type) -> Kind:
     return Kind.OBJECT if kind.__module__.startswith(OURS) else Kind.VALUE
 
 
-def _members(kind: Kind, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 — any object.
+def _members(kind: Kind, value: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 — any object.
     if kind is Kind.MAPPING:
-        yield from sorted(((repr(key), member) for key, member in value.items()), key=itemgetter(0))
-    elif kind is Kind.SET:
-        yield from sorted((repr(member), "member") for member in value)
-    elif kind is Kind.SEQUENCE:
-        yield from ((str(at), member) for at, member in enumerate(value))
-    else:
-        for name in sorted(_fields(value)):
-            yield name, getattr(value, name)
+        return sorted([(repr(key), member) for key, member in value.items()], key=itemgetter(0))
+    if kind is Kind.SET:
+        return sorted([(repr(member), "member") for member in value])
+    if kind is Kind.SEQUENCE:
+        return [(str(at), member) for at, member in enumerate(value)]
+    return [(name, getattr(value, name)) for name in sorted(_fields(value))]
 
 
-def _fields(value: object) -> Iterator[str]:
-    yield from getattr(value, "__dict__", ())
-    for name in _slots_of(type(value)):  # type: ignore[arg-type]
-        if hasattr(value, name):
-            yield name
+def _fields(value: object) -> list[str]:
+    slots = _slots_of(type(value))  # type: ignore[arg-type]
+    return [*getattr(value, "__dict__", ()), *(name for name in slots if hasattr(value, name))]
 
 
 @lru_cache(maxsize=4_096)

@@ -141,6 +141,9 @@ class ExactSum:
 
     @property
     def value(self) -> Fraction:
+        if len(self.numerators) == 1:  # The usual case: all parts are of one kind.
+            ((of, numerator),) = self.numerators.items()
+            return Fraction(numerator, of)
         return sum((Fraction(numerator, of) for of, numerator in self.numerators.items()), NOTHING)
 
 
@@ -188,6 +191,8 @@ class ModalSum:
         return self._ceiling() / _ONE
 
     def total_of(self, amounts: Mapping[int, Fraction]) -> Fraction:
+        if len(amounts) == (BASELINE_MODE in amounts):  # No mode adds anything.
+            return amounts.get(BASELINE_MODE, NOTHING)
         return amounts.get(BASELINE_MODE, NOTHING) + sum(
             (
                 max((amounts[mode] for mode in amounts if mode in modes), default=NOTHING)

@@ -239,9 +239,9 @@ class IdentityShares:
             for index, path in enumerate(paths):
                 wanted = everys(quality, index)
                 for number in path.channel_ids:
-                    found = self._excess(_Wish(who, share, request, wanted, replaced), number)
-                    if found is not None:
-                        yield found
+                    wish = _Wish(who, share, request, wanted, replaced)
+                    if excess := self._excess(wish, number):
+                        yield self._obstacle(wish, number, *excess)
 
     def _bounded(self, request: AllocationRequest) -> tuple[str, ...]:
         """Return the payers whose shares bound a request."""
@@ -258,12 +258,14 @@ class IdentityShares:
         """Return whether the variable at these divisors would exceed a share of this channel."""
         if self.quota_of is None or request.variable.is_replay:
             return False
-        return any(
-            self._excess(_Wish(who, self.quota_of(who).share, request, wanted, replaced), number)
-            for who in self._bounded(request)
-        )
+        for who in self._bounded(request):
+            share = self.quota_of(who).share
+            if share < 1 and self._excess(_Wish(who, share, request, wanted, replaced), number):
+                return True
+        return False
 
-    def _excess(self, wish: _Wish, number: int) -> Obstacle | None:
+    def _excess(self, wish: _Wish, number: int) -> tuple[Fraction, Fraction] | None:
+        """Return what is reserved and what is needed beside it, if both exceed the share."""
         bandwidth = self._bandwidth(number)
         if not bandwidth or wish.share >= 1:
             return None
@@ -284,10 +286,10 @@ class IdentityShares:
             used -= before if wish.replaced.is_held else NOTHING
             if more <= before:
                 return None
-        return None if used + more <= limit else self._obstacle(wish, number, used, more)
+        return None if used + more <= limit else (used, more)
 
-    def _excess_caught(self, wish: _Wish, number: int) -> Obstacle | None:
-        """Return the obstacle of a publisher's share to what patterns catch of it."""
+    def _excess_caught(self, wish: _Wish, number: int) -> tuple[Fraction, Fraction] | None:
+        """Return the same for a publisher's share, and what patterns catch of it."""
         hop, account = self._resources.channel(number), self._caught.get(wish.who, {}).get(number)
         cost = self._cost(wish.request.variable)
         rate = self._total(cost.price.events_per_s(_taken(wish.wanted)))
@@ -299,7 +301,7 @@ class IdentityShares:
             before = self._of_contract(wish.replaced.contract, number)
             if rate * hop.event_bytes(cost) <= before:
                 return None
-        return self._obstacle(wish, number, used, more)
+        return used, more
 
     def _obstacle(self, wish: _Wish, number: int, used: Fraction, more: Fraction) -> Obstacle:
         channel = self._resources.channel(number).channel

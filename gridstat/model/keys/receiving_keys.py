@@ -149,7 +149,8 @@ class ReceivingKeys:
             chain.follow_clock(now_ns)
         self._try(seen.unknown, now_ns, budget or TrialBudget())
         self._note_dropped(before, now_ns)
-        return _keys_in(self._accepted()) != _keys_in(before)
+        after = self._accepted()
+        return after is not before and _keys_in(after) != _keys_in(before)
 
     def is_overdue(self, now_ns: int) -> bool:
         """Return whether a fresh seed should have come long ago."""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.model.paths.flow import Network, flow, walks
 from gridstat.model.paths.graph import NEVER
-from gridstat.model.paths.problem import Problem, Route, bounds_left_us, fits
+from gridstat.model.paths.problem import bounds_left_us, fits
+from gridstat.model.paths.routes import Route
 from gridstat.model.paths.solving import Effort, Outcome, fit, solve
 
 if TYPE_CHECKING:
@@ -211,8 +212,7 @@ class _Conflicts:
             mask = mask.without(side.arcs, side.routers)
         if not side.terminals.has_room:
             return None
-        problem = Problem(mask, side.terminals)
-        found = solve(problem, (), side.bounds_us, self._effort, self._budget)
+        found = solve(mask, side.terminals, (), side.bounds_us, self._effort, self._budget)
         self._is_certain &= found.is_certain
         return found.routes
 

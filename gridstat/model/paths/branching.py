@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gridstat.model.paths.budget import Budget
-    from gridstat.model.paths.problem import Problem, Route
+    from gridstat.model.paths.problem import Problem
+    from gridstat.model.paths.routes import Route
 
 STEPS_PER_SPACE: Final = 32
 """Steps charged for a space beside the labels of its flows: its network is built anew."""

@@ -8,11 +8,12 @@ passes through none of them: a path through one could start or end there instead
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gridstat.model.paths.mask import Terminals
-from gridstat.model.paths.problem import Route
+from gridstat.model.paths.routes import Route
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,19 +82,41 @@ def whole_choices(mask: Mask, query: SearchQuery, kind: Kind) -> list[list[tuple
     return [[tuple(routes)], fewer]
 
 
-def terminals_of(query: SearchQuery, kind: Kind, whole: tuple[Route, ...]) -> list[Terminals]:
+class _Asked(NamedTuple):
+    """What terminals follow from: edges, number of paths, kind, and the used common routers."""
+
+    sources: tuple[int, ...]
+    targets: tuple[int, ...]
+    wanted: int
+    single: frozenset[int]
+    kind: Kind
+    used: tuple[int, ...]
+
+    @classmethod
+    def of(cls, query: SearchQuery, kind: Kind, whole: tuple[Route, ...]) -> _Asked:
+        used = tuple([route.start for route in whole])
+        wanted = len(query.bounds_us)
+        return cls(query.sources, query.targets, wanted, query.single, kind, used)
+
+
+def terminals_of(query: SearchQuery, kind: Kind, whole: tuple[Route, ...]) -> tuple[Terminals, ...]:
     """Return the terminals of the other paths; an empty list if no other path is needed.
 
     A router common to both ends is for starts or for ends: as both it would admit circles. It is
     left out if it is no path by itself: one that starts or ends there could be replaced by it.
     """
-    left = _Left.of(query, kind, whole)
+    return _terminals_of(_Asked.of(query, kind, whole))
+
+
+@lru_cache(maxsize=1_024)
+def _terminals_of(asked: _Asked) -> tuple[Terminals, ...]:
+    left = _Left.of(asked)
     if left.units == 1 and left.common:
         # A single path is searched for each start.
         roles = [left.terminals((start,), left.others(left.ends, start)) for start in left.starts]
     else:
         roles = [left.with_roles(starting) for starting in _subsets(left.common)]
-    return [each for each in roles if left.units > 0 and each.has_room]
+    return tuple(each for each in roles if left.units > 0 and each.has_room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +142,9 @@ class BothWays:
 
 def both_ways_of(query: SearchQuery, kind: Kind, whole: tuple[Route, ...]) -> list[BothWays]:
     """Return the ways in which paths may both start and end at one common router."""
-    left = _Left.of(query, kind, whole)
+    if not whole:
+        return []
+    left = _Left.of(_Asked.of(query, kind, whole))
     found: list[BothWays] = []
     for router in left.common:
         others = [name for name in left.common if name != router]
@@ -150,26 +175,25 @@ class _Left:
     single: frozenset[int]
 
     @classmethod
-    def of(cls, query: SearchQuery, kind: Kind, whole: tuple[Route, ...]) -> _Left:
-        used = tuple(route.start for route in whole)
-        unused = set(query.sources).intersection(query.targets).difference(used)
+    def of(cls, asked: _Asked) -> _Left:
+        unused = set(asked.sources).intersection(asked.targets).difference(asked.used)
         starts, ends = (
             tuple(
                 (router, room)
                 for router in routers
-                if router not in unused and (room := _room(query, kind, len(routers), router, used))
+                if router not in unused and (room := _room(asked, len(routers), router))
             )
-            for routers in (query.sources, query.targets)
+            for routers in (asked.sources, asked.targets)
         )
-        edges = frozenset(query.sources + query.targets)
+        edges = frozenset(asked.sources + asked.targets)
         return cls(
             starts,
             ends,
-            used,
-            len(query.bounds_us) - len(whole),
+            asked.used,
+            asked.wanted - len(asked.used),
             edges,
-            kind.is_node_disjoint,
-            query.single,
+            asked.kind.is_node_disjoint,
+            asked.single,
         )
 
     def with_roles(self, starting: AbstractSet[int]) -> Terminals:
@@ -199,11 +223,10 @@ def _subsets(routers: Sequence[int]) -> list[set[int]]:
     return [set(some) for size in range(len(routers) + 1) for some in combinations(routers, size)]
 
 
-def _room(query: SearchQuery, kind: Kind, routers: int, router: int, used: tuple[int, ...]) -> int:
+def _room(asked: _Asked, routers: int, router: int) -> int:
     """Return how many paths may start, or end, at one of so many routers beside the used ones."""
-    count = len(query.bounds_us)
-    if router in query.single:
-        return 0 if router in used else 1
-    if not kind.is_spread:
-        return count
-    return -(-count // routers) - (router in used)
+    if router in asked.single:
+        return 0 if router in asked.used else 1
+    if not asked.kind.is_spread:
+        return asked.wanted
+    return -(-asked.wanted // routers) - (router in asked.used)

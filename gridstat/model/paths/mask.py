@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from gridstat.model.paths.graph import Neighbours, PathGraph
+    from gridstat.model.paths.routes import CheapestFlow
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Mask:
         "_reaches",
         "costs",
         "dead",
+        "flows",
         "graph",
         "is_timed",
         "latencies_us",
@@ -75,6 +77,8 @@ class Mask:
         self.graph = graph
         self.is_timed = False
         self._reaches: dict[tuple[frozenset[int], frozenset[int], int, bool], Reach] = {}
+        self.flows: dict[tuple[Terminals, bool], CheapestFlow] = {}
+        """Cheapest flow between terminals, and whether it is by time; no bound changes it."""
         self.dead = {graph.number_of[name] for name in excluded_routers if name in graph.number_of}
         self.costs = graph.costs
         self.latencies_us = graph.latencies_us
@@ -103,7 +107,7 @@ class Mask:
     def without(self, arcs: AbstractSet[int], routers: AbstractSet[int]) -> Mask:
         """Return the same graph without some more arcs and routers."""
         found = copy(self)
-        found.forget_reaches()
+        found.forget_answers()
         found.dead = self.dead | routers
         if arcs:
             found.prices, found.latencies_us = self.prices.copy(), self.latencies_us.copy()
@@ -113,8 +117,8 @@ class Mask:
                 found.costs = found.prices = found.latencies_us
         return found
 
-    def forget_reaches(self) -> None:
-        self._reaches = {}
+    def forget_answers(self) -> None:
+        self._reaches, self.flows = {}, {}
 
     def timed(self) -> Mask:
         """Return the same graph with latency as the only price."""

@@ -6,27 +6,17 @@ changes them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gridstat.model.paths.flow import Network
 from gridstat.model.paths.graph import NEVER
+from gridstat.model.paths.routes import Route
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gridstat.model.paths.graph import Neighbours
     from gridstat.model.paths.mask import Mask, Terminals
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A path by numbers: its first router, and its arcs; none if both ends share that router."""
-
-    start: int
-    arcs: tuple[int, ...]
-    latency_us: int
-    cost: int
 
 
 class Problem:

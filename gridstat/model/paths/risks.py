@@ -22,7 +22,8 @@ from heapq import heappop, heappush
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gridstat.model.paths.problem import Problem, Route, bounds_left_us
+from gridstat.model.paths.problem import bounds_left_us
+from gridstat.model.paths.routes import Route
 from gridstat.model.paths.solving import Effort, Outcome, solve
 
 if TYPE_CHECKING:
@@ -190,8 +191,7 @@ class _RiskSearch:
         mask = self._mask
         if party.arcs or party.routers:
             mask = mask.without(party.arcs, party.routers)
-        problem = Problem(mask, party.terminals)
-        found = solve(problem, (), party.bounds_us, self._effort, self._budget)
+        found = solve(mask, party.terminals, (), party.bounds_us, self._effort, self._budget)
         self._is_certain &= found.is_certain
         return found.routes
 

@@ -23,7 +23,6 @@ from gridstat.model.paths.kinds import (
 )
 from gridstat.model.paths.mask import Mask
 from gridstat.model.paths.path_answers import Found, FoundPath, NotFound
-from gridstat.model.paths.problem import Problem, Route
 from gridstat.model.paths.risks import without_common_risks
 from gridstat.model.paths.solving import Effort, Outcome, fit, solve
 from gridstat.model.qos import REDUNDANCY_MAX
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from gridstat.model.paths.graph import PathGraph
+    from gridstat.model.paths.routes import Route
 
 BUDGET_S: Final = 0.05
 """Time of one search, unless its caller gives another."""
@@ -137,7 +137,7 @@ def _outcomes(
     if is_found:
         yield Outcome(whole, is_certain=True)
     for terminals in terminals_of(query, kind, whole):
-        outcome = solve(Problem(mask, terminals), whole, query.bounds_us, effort, budget)
+        outcome = solve(mask, terminals, whole, query.bounds_us, effort, budget)
         outcome = without_common_risks(
             mask, outcome, (terminals,), whole, query.bounds_us, effort, budget
         )

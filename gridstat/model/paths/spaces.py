@@ -15,7 +15,8 @@ from gridstat.model.paths.graph import NEVER
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gridstat.model.paths.problem import Problem, Route
+    from gridstat.model.paths.problem import Problem
+    from gridstat.model.paths.routes import Route
 
 
 @dataclass(frozen=True, slots=True)

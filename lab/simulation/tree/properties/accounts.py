@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.tree.tree_operations import body_of
 from lab.simulation.arithmetic import EVENT_BYTES, events_of, fits, is_sum, scaled, unscaled
 from lab.simulation.modes import MODES, active_with
 from lab.simulation.properties.ledger import check_capacity, check_no_promise
 from lab.simulation.properties.shares import check_shares
+from lab.simulation.tree.properties.last_count import LastCount, bodies
 from lab.simulation.tree.properties.latencies import check_no_channel_late
 from lab.simulation.tree.properties.scope_shares import check_scope_shares
 from lab.simulation.world import PropertyBroken
@@ -20,6 +20,7 @@ from lab.tree_plan import cloud_of
 
 if TYPE_CHECKING:
     from gridstat.broker.tree.qos_broker import QosBroker
+    from gridstat.broker.tree.tree_operations import HoldingBody
     from gridstat.model.status import StatusVariable
     from lab.simulation.arithmetic import Amount
     from lab.simulation.tree.grid import TreeGrid
@@ -33,6 +34,12 @@ Term = tuple[int, int]
 """A divisor, and the mask of the modes in which it holds."""
 Taken = dict[tuple[str, int, int], set[Term]]
 """Terms at which a router sends: by router, channel and variable."""
+Carried = tuple[
+    tuple["HoldingBody", ...],
+    tuple[tuple["StatusVariable", tuple[tuple[int, int], ...]], ...],
+    tuple[int, ...],
+]
+"""Contracts of a broker, floods each with the divisor of each mode, and channels of the floods."""
 
 
 def check_fitting(grid: TreeGrid) -> None:
@@ -48,32 +55,44 @@ def check_fitting(grid: TreeGrid) -> None:
 
 def _check_borders(name: str, broker: QosBroker) -> None:
     """Check what contracts and floods take of each channel between clouds, counted again."""
-    taken: dict[tuple[int, int, Amount], tuple[StatusVariable, set[Term]]] = {}
     accounts = broker.state.channels.accounts
-    for holding, _ in broker.state.holdings.all():
-        body = body_of(holding)
-        for channel_id in {one for way in body.scope_paths for one in way.channel_ids}:
-            some = taken.setdefault(_key(channel_id, body.variable), (body.variable, set()))[1]
-            some |= {(qos.every, 1 << mode) for mode, qos in body.granted.items()}
-    for variable, everys in broker.parts.flooding.reservations.taken():
-        for channel_id in accounts if everys else ():
-            some = taken.setdefault(_key(channel_id, variable), (variable, set()))[1]
-            some |= {(every, 1 << mode) for mode, every in everys.items()}
-    counted: dict[tuple[int, int], Amount] = {}
-    for (channel_id, _, _), (variable, some) in taken.items():
-        for mode in MODES:
-            carried = events_of(variable, everys_in(some, mode)) * EVENT_BYTES
-            counted[channel_id, mode] = counted.get((channel_id, mode), 0) + carried
-    for (channel_id, _), bytes_per_s in counted.items():
+    taken = broker.parts.flooding.reservations.taken()
+    floods = tuple([(variable, tuple(everys.items())) for variable, everys in taken])
+    counted = _COUNTED.of(broker, (bodies(broker), floods, tuple(accounts)))
+    for channel_id, bytes_per_s in counted.items():
         account = accounts[channel_id]
         bandwidth = account.channel.bandwidth_bytes_per_s
         booked = account.carriage.bytes.value
-        if bytes_per_s > scaled(booked) or not fits(scaled(booked), bandwidth):
+        parts = scaled(booked)
+        if bytes_per_s > parts or not fits(parts, bandwidth):
             raise PropertyBroken(
                 RULE,
                 f"{name}: contracts take {unscaled(bytes_per_s)} bytes/s of "
                 f"{account.channel.label}, which has {booked} of {bandwidth}",
             )
+
+
+def _count(carried: Carried) -> dict[int, Amount]:
+    """Return the bytes a second over each channel, in the mode with most."""
+    contracts, floods, channels = carried
+    taken: dict[tuple[int, int, Amount], tuple[StatusVariable, set[Term]]] = {}
+    for body in contracts:
+        for channel_id in {one for way in body.scope_paths for one in way.channel_ids}:
+            some = taken.setdefault(_key(channel_id, body.variable), (body.variable, set()))[1]
+            some |= {(qos.every, 1 << mode) for mode, qos in body.granted.items()}
+    for variable, everys in floods:
+        for channel_id in channels if everys else ():
+            some = taken.setdefault(_key(channel_id, variable), (variable, set()))[1]
+            some |= {(every, 1 << mode) for mode, every in everys}
+    counted: dict[int, dict[int, Amount]] = {}
+    for (channel_id, _, _), (variable, some) in taken.items():
+        by_mode = counted.setdefault(channel_id, dict.fromkeys(MODES, 0))
+        for mode in MODES:
+            by_mode[mode] += events_of(variable, everys_in(some, mode)) * EVENT_BYTES
+    return {channel_id: max(by_mode.values()) for channel_id, by_mode in counted.items()}
+
+
+_COUNTED: LastCount[Carried, dict[int, Amount]] = LastCount(_count)
 
 
 def _key(channel_id: int, variable: StatusVariable) -> tuple[int, int, Amount]:

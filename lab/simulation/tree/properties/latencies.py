@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.tree.tree_operations import body_of
 from lab.simulation import arithmetic
 from lab.simulation.modes import MODES, active_with
+from lab.simulation.tree.properties.last_count import LastCount, bodies
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.tree.qos_broker import QosBroker
     from gridstat.broker.tree.tree_operations import HoldingBody
+    from gridstat.model.cloud import EventChannel
     from gridstat.net.command.segment_messages import PathSegment
     from lab.simulation.tree.grid import TreeGrid
 
@@ -25,13 +27,25 @@ LATE: Final = "new load makes no older contract late"
 DIVIDED: Final = "the shares of a path lie within the latency of its contract"
 CURRENT: Final = "owners know by which way a contract goes"
 
+Held = tuple[tuple["HoldingBody", ...], tuple[tuple[int, "EventChannel"], ...]]
+"""Contracts of a broker, and its channels by number."""
+
 
 def check_no_channel_late(name: str, broker: QosBroker) -> None:
     """Check, at any moment, every share of a channel that a held contract relies on."""
+    accounts = broker.state.channels.accounts.items()
+    channels = tuple([(number, account.channel) for number, account in accounts])
+    late = _LATE.of(broker, (bodies(broker), channels))
+    if late is not None:
+        raise PropertyBroken(LATE, f"{name}: {late}")
+
+
+def _late_channel(held: Held) -> str | None:
+    """Return a channel that takes longer than a contract relies on, if there is one."""
+    contracts, channels = held[0], dict(held[1])
     carried: dict[int, dict[int, set[int]]] = {}
     shares_us: dict[int, list[int]] = {}
-    for holding, _ in broker.state.holdings.all():
-        body = body_of(holding)
+    for body in contracts:
         modes = sum(1 << mode for mode in body.granted)
         for path in body.scope_paths:
             for number, share_us in zip(path.channel_ids, path.shares_us, strict=True):
@@ -39,7 +53,7 @@ def check_no_channel_late(name: str, broker: QosBroker) -> None:
                 taken = carried.setdefault(number, {})
                 taken.setdefault(int(body.variable.variable_id), set()).add(modes)
     for number, some_us in shares_us.items():
-        channel = broker.state.channels.accounts[number].channel
+        channel = channels[number]
         burst = max(
             sum(
                 any(modes & active_with(mode) for modes in each)
@@ -49,9 +63,11 @@ def check_no_channel_late(name: str, broker: QosBroker) -> None:
         )
         takes_us = channel.latency_us + arithmetic.burst_us(burst, channel.bandwidth_bytes_per_s)
         if takes_us > min(some_us):
-            raise PropertyBroken(
-                LATE, f"{name}: {channel.label} takes {float(takes_us)} us of {sorted(some_us)}"
-            )
+            return f"{channel.label} takes {float(takes_us)} us of {sorted(some_us)}"
+    return None
+
+
+_LATE: LastCount[Held, str | None] = LastCount(_late_channel)
 
 
 def check_divisions(grid: TreeGrid) -> None:
