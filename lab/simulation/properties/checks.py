@@ -52,6 +52,7 @@ class Properties:
         self._answers.watch(cloud)
         continuity = Continuity(cloud)
         cloud.on_restored = self._answers.restored
+        cloud.on_journal_lost = self._answers.journal_lost
         cloud.on_returned = self._answers.returned
         cloud.on_pushed = self._answers.pushed
         presence = self._presence = Presence(cloud)
