@@ -213,6 +213,10 @@ class SimulatedJournal:
         """Return whether a contract was written, in a lost journal too: answers may come late."""
         return any(number in facts.subscribed for facts in (self.facts, *self.lost))
 
+    def has_written(self, number: int, qos: ModalQos) -> bool:
+        """Return whether this is the quality of a contract, or was that of one in a lost journal."""
+        return any(facts.subscribed.get(number) == qos for facts in (self.facts, *self.lost))
+
     def abandon(self) -> list[Persist]:
         """Drop and return all unwritten records, since another process takes the journal."""
         lost = [*self._writing, *self._waiting]

@@ -86,7 +86,7 @@ class Answers:
         """Check that the disk has this quality; an application sends one change after another."""
         assert self._cloud is not None
         number = command.subscription_id
-        if self._cloud.journal.facts.subscribed[number] != command.qos:
+        if not self._cloud.journal.has_written(number, command.qos):
             raise PropertyBroken(DURABLE, f"the change of subscription {number} by {node.name}")
 
     def restored(self, broker: LeafBroker) -> None:

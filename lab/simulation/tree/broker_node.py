@@ -52,6 +52,12 @@ def parent_term_of(broker: Broker | None) -> int:
     return 0 if placed is None else placed.term
 
 
+def term_of(broker: Broker) -> int:
+    """Return the term of a broker above clouds."""
+    assert isinstance(broker, QosBroker)
+    return broker.state.term
+
+
 class Killed(Exception):  # noqa: N818 — it is an end, not an error.
     """End of a process before its next instruction."""
 
@@ -131,6 +137,12 @@ class TreeBrokerNode(Node):
         if not self.is_impostor:
             self.journal.crash()
         self.broker = None
+
+    def durable_term(self) -> int:
+        """Return the highest term in the journal."""
+        broker = self._new_broker()
+        broker.restore(self.journal.durable)
+        return broker.registry.term if isinstance(broker, LeafBroker) else term_of(broker)
 
     def become_impostor(self) -> None:
         self.is_impostor = True

@@ -80,6 +80,7 @@ class TreeFaults:
             FaultKind.CORE_FULL: self._fill_core,
             FaultKind.STALE_BROKER: self._replace_broker,
             FaultKind.PATHS_CUT: self._cut_paths,
+            FaultKind.JOURNAL_LOSS: self._lose_journal,
         }
         for node in grid.brokers.values():
             node.on_killed = self._killed
@@ -289,6 +290,22 @@ class TreeFaults:
             old.crash(is_sudden=False)
 
     # Storage.
+
+    def _lose_journal(self) -> None:
+        """Lose a journal with its broker's process; the operator ends any other one first."""
+        impostor = self._grid.network.impostor
+        if impostor is not None:
+            impostor.crash(is_sudden=False)
+            self._grid.network.impostor = None
+        names = list(self._grid.brokers)
+        node = self._grid.brokers[names[self._world.between(0, len(names) - 1)]]
+        if node.is_up:
+            node.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
+        node.killer = None
+        if self._world.is_traced:
+            self._world.tell(node.peer, "LOSES ITS JOURNAL")
+        self._grid.lose_journal(node.name)
+        self._mending.after(20, 4_000, partial(self._restart, node))
 
     def _fill_disk(self) -> None:
         """Fill a disk now, or when its broker is next told to commit or release something."""

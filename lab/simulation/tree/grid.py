@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from lab.simulation.tree.wires import CloudWires, TreeWires
 from lab.simulation.world import World
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.broker.context import Outside
     from lab.simulation.endpoint_node import Judge
     from lab.simulation.node import Node
@@ -42,6 +45,8 @@ class TreeGrid:
         self.routers = self.wires.routers
         self.crashes = 0
         """Number of routers so far that have lost their tables, or could not apply one."""
+        self.on_journal_lost: Callable[[str], None] | None = None
+        self._terms_min: dict[str, int] = {}
         self._number = 0
         owner: dict[int, tuple[str, object, int]] = {}
         self.brokers: dict[str, TreeBrokerNode] = {}
@@ -99,6 +104,15 @@ class TreeGrid:
         self._register(new)
         return new
 
+    def lose_journal(self, name: str) -> None:
+        """Lose the journal of a broker that is down; the next one begins above all its terms."""
+        node = self.brokers[name]
+        before = max(node.term_highest, self._terms_min.get(name, 1) - 1, node.durable_term())
+        self._terms_min[name] = before + 1
+        node.journal.lose()
+        if self.on_journal_lost is not None:
+            self.on_journal_lost(name)
+
     def start(self) -> None:
         """Start brokers and routers at once; the seed decides which is faster."""
         for node in (*self.brokers.values(), *self.routers.values()):
@@ -129,6 +143,7 @@ class TreeGrid:
 
     def _make(self, name: str, outside: Outside) -> Broker:
         plan, settings = self.swarm.plan, self.swarm.settings(name)
+        settings = replace(settings, term_min=self._terms_min.get(name, 0))
         if isinstance(settings, BrokerSettings):
             cloud = plan.clouds[name]
             settings = with_rules(settings)

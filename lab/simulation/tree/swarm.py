@@ -11,6 +11,7 @@ from gridstat.broker.settings import BandSettings, BrokerSettings
 from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.qos import REDUNDANCY_MAX
 from lab.simulation.compaction import draw_compactions
+from lab.simulation.lost_journal import draw_losses
 from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.modes import MODES_DEFINED
 from lab.simulation.swarm import (
@@ -58,6 +59,7 @@ class FaultKind(Enum):
     CORE_FULL = auto()
     STALE_BROKER = auto()
     PATHS_CUT = auto()
+    JOURNAL_LOSS = auto()
 
 
 FAULTS_A_SEED: Final = {
@@ -262,7 +264,9 @@ def draw(seed: int) -> TreeSwarm:
             if _is_wide(seed)
             else UP_WITHIN_NS[-1],
         ),
-        faults=_with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns),
+        faults=_with_losses(
+            seed, _with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns), chaos_ns
+        ),
         work=_with_crowd(
             seed,
             _with_patterns(seed, _draw_work(random, chaos_ns, len(endpoints)), len(endpoints)),
@@ -329,6 +333,17 @@ def _with_paths_cut(
         (random.randint(PATHS_CUT_NS_MIN, chaos_ns), FaultKind.PATHS_CUT)
         for _ in range(random.randint(1, PATHS_CUT_MAX))
     ]
+    return tuple(sorted((*faults, *more), key=lambda fault: fault[0]))
+
+
+def _with_losses(
+    seed: int, faults: tuple[tuple[int, FaultKind], ...], chaos_ns: int
+) -> tuple[tuple[int, FaultKind], ...]:
+    """Add losses of journals from a separate random source; seeds without faults stay so."""
+    if not faults:
+        return faults
+    losses = draw_losses(Random(f"tree lost journals {seed}"), seed, chaos_ns)
+    more = [(at_ns, FaultKind.JOURNAL_LOSS) for at_ns in losses]
     return tuple(sorted((*faults, *more), key=lambda fault: fault[0]))
 
 
