@@ -143,6 +143,8 @@ class Properties:
             return "the journal writes"
         if registry.changing:
             return f"a change of period is under way: {sorted(registry.changing)}"
+        if registry.matching_left:
+            return f"patterns are being matched: {list(registry.matching_left)[:3]}"
         for number, subscription in registry.subscriptions.items():
             is_impaired = bool(subscription.troubles)
             if subscription.retiring or (

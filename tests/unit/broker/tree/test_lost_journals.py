@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gridstat.broker.tree.tree_operations import TreeTermBegan, encode
 from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.errors import NoSuchSubscription
+from gridstat.model.qos import Qos
 from gridstat.net.command.endpoint_messages import RefusedOutcome
-from gridstat.net.command.segment_messages import NotReserved
+from gridstat.net.command.segment_messages import Gate, NotReserved, Release, Released, Reserve
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
+from tests.unit.broker.tree.scripted_root import below_scripted_root
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, qos_of, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, residue
-
-if TYPE_CHECKING:
-    from gridstat.net.command.segment_messages import Reserve
-
 
 class Cloud(CloudStandIn):
     """Like a leaf broker it holds nothing for a subscriber that has not asked for it."""
@@ -207,3 +204,35 @@ def test_a_block_that_could_not_be_made_durable_leaves_those_of_the_journal_befo
     assert 1 not in world.clouds["c1"].numbers
     lose_numbers(world, "c1", "")
     assert lease(world, "c1", 1) == before
+
+
+def test_nothing_is_reserved_for_a_subscriber_whose_cloud_is_not_known_yet() -> None:
+    """Its broker has begun anew, and the cloud joins it while paths are looked for."""
+    world, _ = below_scripted_root()
+    west = world.brokers["west"]
+    west.settings = replace(west.settings, term_min=2)
+    west.written.clear()
+    world.cut |= {"c1", "c2"}
+    world.kill("west")
+    for name in ("c1", "c2"):
+        world.disconnect(name)
+    world.settle()
+    reserve = Reserve(
+        term=1,
+        contract="c9#1",
+        generation=0,
+        variable=variable(VOLTAGE, 1),
+        granted={0: Qos(every=1, latency_us=1_000_000, redundancy=1, priority=3)},
+        entries=(Gate(router="c2/r0", channel_id=1 << 31 | 1),),
+        subscriber="c2/d",
+    )
+    world.post("root", "west", reserve)
+    world.settle()
+    world.cut.clear()
+    world.rest()
+    assert not any(isinstance(word, Reserve) and to != "west" for _, to, word in world.sent)
+    assert sum(isinstance(word, NotReserved) and to == "root" for _, to, word in world.sent) == 1
+    world.post("root", "west", Release(term=1, contract="c9#1", generation=0))
+    world.settle()
+    assert sum(isinstance(word, Released) and to == "root" for _, to, word in world.sent) == 1
+    assert residue(world) == []
