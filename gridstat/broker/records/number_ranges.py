@@ -2,8 +2,8 @@
 
 Routers that are cut off forward by the orders of the lost journal for a while, and end-points and
 edges hold requests and notices that name its contracts. So each raised term has ranges of its own,
-above those of all terms before. Only a cloud without a parent counts identifiers of variables; the
-others lease them.
+above those of all terms before. Only a root counts identifiers of variables, or a cloud without a
+parent; the others lease them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,14 @@ VARIABLE_TERMS: Final = 1 << 10
 of variables below a fourth of all."""
 
 
+def last_of_lost_terms(term: int) -> int:
+    """Return the highest identifier of a variable below the range of a raised term."""
+    return term % VARIABLE_TERMS << VARIABLE_SHIFT
+
+
 def numbers_from(term: int, *, has_parent: bool) -> NumbersReached:
     """Return the numbers below the ranges of a raised term."""
-    variable_id = 0 if has_parent else term % VARIABLE_TERMS << VARIABLE_SHIFT
+    variable_id = 0 if has_parent else last_of_lost_terms(term)
     return NumbersReached(
         variable_id=variable_id,
         subscription_id=term % SUBSCRIPTION_TERMS << SUBSCRIPTION_SHIFT,

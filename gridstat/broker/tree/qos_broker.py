@@ -22,10 +22,11 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.capability import merged
+from gridstat.broker.records.number_ranges import last_of_lost_terms
 from gridstat.broker.tree.components import Components
 from gridstat.broker.tree.tree_context import LATER_TIMER
 from gridstat.broker.tree.tree_dispatcher import TreeDispatcher
-from gridstat.broker.tree.tree_operations import TreeTermBegan, encode, operations_of
+from gridstat.broker.tree.tree_operations import BlockGiven, TreeTermBegan, encode, operations_of
 from gridstat.model.errors import NotAuthorised
 from gridstat.net.command.machine import (
     Connected,
@@ -147,12 +148,23 @@ class QosBroker:
         self._context.decide(
             [
                 TreeTermBegan(term=term, journal=journal),
+                *self._range_of(term),
                 *self.state.numbering(),
                 *orphaned,
             ],
             self._begun,
             self._not_begun,
         )
+
+    def _range_of(self, term: int) -> list[TreeOperation]:
+        """Return the operation that lets a root whose journal is lost give out other identifiers.
+
+        It does not know which of them are in use below it.
+        """
+        is_root = not self._context.has_parent and not self.state.tree
+        if term <= self.state.term + 1 or not is_root:
+            return []
+        return [BlockGiven(child="", request=0, first=1, count=last_of_lost_terms(term))]
 
     def _not_begun(self, reason: str) -> None:
         del reason

@@ -236,3 +236,21 @@ def test_nothing_is_reserved_for_a_subscriber_whose_cloud_is_not_known_yet() -> 
     world.settle()
     assert sum(isinstance(word, Released) and to == "root" for _, to, word in world.sent) == 1
     assert residue(world) == []
+
+
+def test_a_root_that_has_lost_its_journal_gives_out_other_identifiers() -> None:
+    world = two_clouds()
+    before = lease(world, "c1", 1)
+    root = world.brokers["root"]
+    root.settings = replace(root.settings, term_min=2)
+    root.written.clear()
+    world.kill("root")
+    world.rest()
+    after = [*lease(world, "c1", 2), *lease(world, "c2", 1)]
+    assert not set(before) & set(after)
+    for is_snapshot in (False, True):
+        if is_snapshot:
+            root.written = root.machine.snapshot()
+        world.kill("root")
+        world.rest()
+        assert lease(world, "c2", 1) == range(after[40], after[-1] + 1)
