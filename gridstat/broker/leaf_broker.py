@@ -114,6 +114,7 @@ class LeafBroker:
     ) -> None:
         self._early: list[Event] | None = []
         self._has_begun = False
+        self._term_restored = 0
         self.registry = Registry(settings.cloud)
         self.tables = RouterTables()
         self.reservations = Reservations(Allocator(resources or Resources(probes=settings.probes)))
@@ -344,12 +345,14 @@ class LeafBroker:
 
     def _begin(self) -> None:
         """Raise the term, durably, before this broker sends any message."""
+        if not self._has_begun:
+            self._term_restored = self.registry.term  # Writes that fail do not take a term back.
         self._has_begun = True
-        before = self.registry.term
-        term = max(before + 1, self._context.settings.term_min)
+        before = self._term_restored
+        term = max(self.registry.term + 1, self._context.settings.term_min)
         raised: list[Operation] = []
         lost = 0, 0
-        if term > before + 1:
+        if self._context.settings.term_min > before + 1:
             self._context.note("term_raised", before=before, term=term)
             has_joined = self.registry.tree.depth is not None
             has_parent = bool(self._context.settings.parent) or has_joined

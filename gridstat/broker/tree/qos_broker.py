@@ -86,6 +86,7 @@ class QosBroker:
         }
         self._timers = merged([("broker", own), ("capabilities", self._capabilities.timers)])
         self._phase = Phase.NEW
+        self._term_restored = 0
         self._early_events: list[Event] = []
         """Connections and messages to handle once the term is durable."""
 
@@ -141,6 +142,7 @@ class QosBroker:
         """Write a higher term before any message is sent."""
         if self._phase is Phase.NEW:
             self._phase = Phase.STARTING
+            self._term_restored = self.state.term  # Writes that fail do not take a term back.
         term = max(self.state.term + 1, self._context.settings.term_min)
         # An identity is drawn once in the life of a journal, so that a parent notices its loss.
         journal = "" if self._context.has_journal else self._context.outside.new_identity()
@@ -162,7 +164,8 @@ class QosBroker:
         It does not know which of them are in use below it.
         """
         is_root = not self._context.has_parent and not self.state.tree
-        if term <= self.state.term + 1 or not is_root:
+        is_raised = self._context.settings.term_min > self._term_restored + 1
+        if not is_raised or not is_root:
             return []
         return [BlockGiven(child="", request=0, first=1, count=last_of_lost_terms(term))]
 

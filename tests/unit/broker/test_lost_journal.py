@@ -134,3 +134,16 @@ def test_a_cloud_with_a_parent_leases_its_identifiers_and_counts_none() -> None:
     cloud = Conversation(settings=settings).start()
     assert cloud.broker.registry.variable_id_last == 0
     assert cloud.broker.registry.subscription_id_last > 0
+
+
+def test_what_was_lost_is_written_once_the_disk_has_room() -> None:
+    cloud = pair()
+    cloud.is_disk_full = True
+    begun_anew(cloud)
+    cloud.settle()
+    cloud.is_disk_full = False
+    cloud.advance(cloud.settings.retry_after_ns)
+    cloud.kill_broker()
+    cloud.carry_out(cloud.broker.start(cloud.now_ns))
+    assert cloud.broker.registry.is_lost(LOST_TERM)
+    assert cloud.broker.registry.variable_id_last > 0

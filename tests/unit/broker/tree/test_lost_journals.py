@@ -254,3 +254,15 @@ def test_a_root_that_has_lost_its_journal_gives_out_other_identifiers() -> None:
         world.kill("root")
         world.rest()
         assert lease(world, "c2", 1) == range(after[40], after[-1] + 1)
+
+
+def test_a_root_gives_out_other_identifiers_though_its_first_write_fails() -> None:
+    world = two_clouds()
+    before = lease(world, "c1", 1)
+    root = world.brokers["root"]
+    root.settings = replace(root.settings, term_min=2)
+    root.written.clear()
+    world.fail_writes["root"] = {0}
+    world.kill("root")
+    world.rest()
+    assert not set(before) & set(lease(world, "c1", 2))
