@@ -95,6 +95,7 @@ class TreeBrokerNode(Node):
         self.settings_above: TreeSettings | None = None
         """Settings of a broker above clouds."""
         self.lives = 0
+        self.clock_offset_ns = 0
         self.talk = Talk(self)
         self.refused_late_ns: dict[str, int] = {}
         """When a contract was last refused here since it, or another one, would be late."""
@@ -193,7 +194,7 @@ class TreeBrokerNode(Node):
                 self.on_killed(self)
 
     def _wall_clock_ns(self) -> int:
-        return WALL_NS + self.world.now_ns
+        return WALL_NS + self.world.now_ns + self.clock_offset_ns
 
     def _journal_identity(self) -> str:
         """Return an identity that is not random, so that a seed always gives the same messages."""

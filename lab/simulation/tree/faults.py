@@ -9,6 +9,7 @@ from gridstat.net.command.segment_messages import Commit, Release
 from lab.simulation.mending import Mending
 from lab.simulation.tree.broker_node import Killed
 from lab.simulation.tree.properties.promises import contracts_between, lowering_cuts
+from lab.simulation.tree.slow_faults import SlowFaults
 from lab.simulation.tree.swarm import FaultKind
 from lab.simulation.world import NS_PER_MS
 from lab.tree_plan import cloud_of
@@ -66,6 +67,7 @@ class TreeFaults:
         self._grid = grid
         self._world = grid.world
         self._mending = Mending(grid.world)
+        slow = SlowFaults(grid, self._mending)
         self._doing: dict[FaultKind, Callable[[], None]] = {
             FaultKind.SESSION_LOSS: self._lose_session,
             FaultKind.BROKER_SESSION_LOSS: self._lose_broker_session,
@@ -81,6 +83,8 @@ class TreeFaults:
             FaultKind.STALE_BROKER: self._replace_broker,
             FaultKind.PATHS_CUT: self._cut_paths,
             FaultKind.JOURNAL_LOSS: self._lose_journal,
+            FaultKind.SLOW_PEER: slow.slow_down,
+            FaultKind.BACK_PRESSURE: slow.press,
         }
         for node in grid.brokers.values():
             node.on_killed = self._killed

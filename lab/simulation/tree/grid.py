@@ -17,6 +17,7 @@ from lab.simulation.network import Network
 from lab.simulation.router_node import RouterNode
 from lab.simulation.rules import with_rules
 from lab.simulation.tree.broker_node import TreeBrokerNode
+from lab.simulation.tree.slow_faults import set_clocks
 from lab.simulation.tree.wires import CloudWires, TreeWires
 from lab.simulation.world import World
 
@@ -84,6 +85,7 @@ class TreeGrid:
             endpoint = EndPointNode(self.network, plan.name, plan.edges, judge, self._next_number())
             self.endpoints[plan.name] = endpoint
             self._register(endpoint)
+        set_clocks(self, swarm.seed)
 
     def add_router(self, name: str, wires: CloudWires, *, is_edge: bool) -> None:
         node = RouterNode(self.network, wires, name, self._next_number())
@@ -98,6 +100,7 @@ class TreeGrid:
         new = TreeBrokerNode(self.network, old.plan, old.journal, self._next_number())
         new.make, new.lives, new.term_highest = old.make, old.lives, old.term_highest
         new.process = old.process  # So that the instance is a new one, too.
+        new.clock_offset_ns = old.clock_offset_ns
         new.on_killed, new.on_restored = old.on_killed, old.on_restored
         new.on_returned, new.settings_above = old.on_returned, old.settings_above
         self.brokers[name] = new

@@ -21,6 +21,7 @@ from lab.simulation.swarm import (
     draw_quotas,
     draw_rule_changes,
 )
+from lab.simulation.tree.slow_faults import draw_times
 from lab.simulation.tree.shapes import BRAID, DRAWN_VARIANTS, VARIANTS, Outline, tree_plan
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
@@ -60,6 +61,8 @@ class FaultKind(Enum):
     STALE_BROKER = auto()
     PATHS_CUT = auto()
     JOURNAL_LOSS = auto()
+    SLOW_PEER = auto()
+    BACK_PRESSURE = auto()
 
 
 FAULTS_A_SEED: Final = {
@@ -264,7 +267,7 @@ def draw(seed: int) -> TreeSwarm:
             if _is_wide(seed)
             else UP_WITHIN_NS[-1],
         ),
-        faults=_with_losses(
+        faults=_with_more(
             seed, _with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns), chaos_ns
         ),
         work=_with_crowd(
@@ -336,14 +339,17 @@ def _with_paths_cut(
     return tuple(sorted((*faults, *more), key=lambda fault: fault[0]))
 
 
-def _with_losses(
+def _with_more(
     seed: int, faults: tuple[tuple[int, FaultKind], ...], chaos_ns: int
 ) -> tuple[tuple[int, FaultKind], ...]:
-    """Add losses of journals from a separate random source; seeds without faults stay so."""
+    """Add lost journals, slow peers and congestion, from separate random sources."""
     if not faults:
         return faults
     losses = draw_losses(Random(f"tree lost journals {seed}"), seed, chaos_ns)
     more = [(at_ns, FaultKind.JOURNAL_LOSS) for at_ns in losses]
+    random = Random(f"tree slow faults {seed}")
+    for kind in (FaultKind.SLOW_PEER, FaultKind.BACK_PRESSURE):
+        more += [(at_ns, kind) for at_ns in draw_times(random, seed, chaos_ns)]
     return tuple(sorted((*faults, *more), key=lambda fault: fault[0]))
 
 
