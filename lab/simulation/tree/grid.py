@@ -18,6 +18,7 @@ from lab.simulation.router_node import RouterNode
 from lab.simulation.rules import with_rules
 from lab.simulation.tree.broker_node import TreeBrokerNode
 from lab.simulation.tree.slow_faults import set_clocks
+from lab.simulation.tree.wire_changes import TreeWiring
 from lab.simulation.tree.wires import CloudWires, TreeWires
 from lab.simulation.world import World
 
@@ -42,6 +43,9 @@ class TreeGrid:
         self.network = Network(
             world, delay_ns_max=swarm.paces.delay_ns_max, is_all_encoded=swarm.is_all_encoded
         )
+        self.files = swarm.plan
+        """The plan as in the files of the brokers; that of the swarm follows the operators."""
+        self.wiring = TreeWiring(self)
         self.wires = TreeWires(world, swarm.plan)
         self.routers = self.wires.routers
         self.crashes = 0
@@ -72,6 +76,7 @@ class TreeGrid:
     def adopt(self, swarm: TreeSwarm, judge: Judge, *, is_traced: bool) -> None:
         """Become the tree of this seed, with its draws, delays and end-points."""
         self.swarm = swarm
+        self.files = swarm.plan
         self.world.begin(swarm.seed, is_traced=is_traced)
         self.world.steps_max = STEPS_MAX
         self.network.delay_ns_max = swarm.paces.delay_ns_max
@@ -113,6 +118,7 @@ class TreeGrid:
         before = max(node.term_highest, self._terms_min.get(name, 1) - 1, node.durable_term())
         self._terms_min[name] = before + 1
         node.journal.lose()
+        self.wiring.journal_lost(name)
         if self.on_journal_lost is not None:
             self.on_journal_lost(name)
 
@@ -145,7 +151,7 @@ class TreeGrid:
         }
 
     def _make(self, name: str, outside: Outside) -> Broker:
-        plan, settings = self.swarm.plan, self.swarm.settings(name)
+        plan, settings = self.files, self.swarm.settings(name)
         settings = replace(settings, term_min=self._terms_min.get(name, 0))
         if isinstance(settings, BrokerSettings):
             cloud = plan.clouds[name]
