@@ -120,7 +120,9 @@ class BrokerNode(Node):
         """Lose the journal; the operator begins another one above all terms that were heard of."""
         before = self._new_broker()
         before.restore(self.journal.durable)
-        self.settings = replace(self.settings, term_min=max(self.settings.term_min, before.registry.term + 1))
+        self.settings = replace(
+            self.settings, term_min=max(self.settings.term_min, before.registry.term + 1)
+        )
         self.journal.lose()
 
     def become_impostor(self) -> None:

@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gridstat.model.cloud import EventChannel
 from gridstat.model.identifiers import ChannelId
 from gridstat.net.command.operator_messages import AddNamedChannel, RemoveNamedChannel
 
 if TYPE_CHECKING:
     from random import Random
 
+    from gridstat.model.cloud import EventChannel
     from gridstat.net.command.operator_messages import OperatorAnswer
     from lab.simulation.operator_node import OperatorNode
     from lab.simulation.world import World

@@ -214,7 +214,7 @@ class SimulatedJournal:
         return any(number in facts.subscribed for facts in (self.facts, *self.lost))
 
     def has_written(self, number: int, qos: ModalQos) -> bool:
-        """Return whether this is the quality of a contract, or was that of one in a lost journal."""
+        """Return whether a contract has this quality, or had it in a lost journal."""
         return any(facts.subscribed.get(number) == qos for facts in (self.facts, *self.lost))
 
     def abandon(self) -> list[Persist]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.net.command.endpoint_messages import Detach
 from lab.simulation.bugs import planted
-from lab.simulation.cloud import Cloud
 from lab.simulation.channel_changes import ChannelChanges, draw_changes
+from lab.simulation.cloud import Cloud
 from lab.simulation.cloud_changes import CloudChanges
 from lab.simulation.cloud_wiring import CloudWiring
 from lab.simulation.compaction import make_long

@@ -304,8 +304,7 @@ def _with_losses(swarm: Swarm) -> Swarm:
         return swarm
     random = Random(f"lost journals {swarm.seed}")
     more = [
-        (at_ns, FaultKind.JOURNAL_LOSS)
-        for at_ns in draw_losses(random, swarm.seed, swarm.chaos_ns)
+        (at_ns, FaultKind.JOURNAL_LOSS) for at_ns in draw_losses(random, swarm.seed, swarm.chaos_ns)
     ]
     return replace(swarm, faults=tuple(sorted([*swarm.faults, *more], key=lambda each: each[0])))
 

@@ -21,8 +21,8 @@ from lab.simulation.swarm import (
     draw_quotas,
     draw_rule_changes,
 )
-from lab.simulation.tree.slow_faults import draw_times
 from lab.simulation.tree.shapes import BRAID, DRAWN_VARIANTS, VARIANTS, Outline, tree_plan
+from lab.simulation.tree.slow_faults import draw_times
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:

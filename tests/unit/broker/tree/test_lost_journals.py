@@ -15,6 +15,7 @@ from tests.unit.broker.tree.scripted_root import below_scripted_root
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, qos_of, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, residue
 
+
 class Cloud(CloudStandIn):
     """Like a leaf broker it holds nothing for a subscriber that has not asked for it."""
 
