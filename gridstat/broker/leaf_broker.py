@@ -39,6 +39,7 @@ from gridstat.broker.operators.operator_commands import OperatorCommands
 from gridstat.broker.operators.survey import Surveyor
 from gridstat.broker.path_replacement import PathReplacement
 from gridstat.broker.placement import Placement
+from gridstat.broker.records.number_ranges import numbers_from
 from gridstat.broker.records.operations import TermBegan, after_mark, encode
 from gridstat.broker.records.registry import Registry
 from gridstat.broker.recovery import Recovery
@@ -113,6 +114,7 @@ class LeafBroker:
     ) -> None:
         self._early: list[Event] | None = []
         self._has_begun = False
+        self._term_restored = 0
         self.registry = Registry(settings.cloud)
         self.tables = RouterTables()
         self.reservations = Reservations(Allocator(resources or Resources(probes=settings.probes)))
@@ -343,15 +345,28 @@ class LeafBroker:
 
     def _begin(self) -> None:
         """Raise the term, durably, before this broker sends any message."""
+        if not self._has_begun:
+            self._term_restored = self.registry.term  # Writes that fail do not take a term back.
         self._has_begun = True
-        before = self.registry.term
-        term = max(before + 1, self._context.settings.term_min)
-        if term > before + 1:
+        before = self._term_restored
+        term = max(self.registry.term + 1, self._context.settings.term_min)
+        raised: list[Operation] = []
+        lost = 0, 0
+        if self._context.settings.term_min > before + 1:
             self._context.note("term_raised", before=before, term=term)
+            has_joined = self.registry.tree.depth is not None
+            has_parent = bool(self._context.settings.parent) or has_joined
+            lost = before + 1, term
+            raised = [numbers_from(term, has_parent=has_parent)]
         journal = "" if self._context.has_journal else self._context.outside.new_identity()
         orphaned = [] if self._context.settings.parent else self._capabilities.orphaned()
         self._context.commit(
-            [TermBegan(term=term, journal=journal), *orphaned, *self._access.first_operations()],
+            [
+                TermBegan(term=term, journal=journal, lost_from=lost[0], lost_to=lost[1]),
+                *raised,
+                *orphaned,
+                *self._access.first_operations(),
+            ],
             self._term_began,
             self._begin_later,
         )

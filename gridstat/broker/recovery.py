@@ -226,9 +226,10 @@ class Recovery:
             self._replan()
 
     def clear_faults(self, name: str, _: ReportRouter, *, is_new: bool) -> None:
-        """Clear the back-pressure, refusals and channel states of a router that has restarted.
+        """Clear the refusals and channel states of a router that has restarted.
 
-        A channel that is no longer probed, because an end has returned with an older version,
+        Every router repeats which of its channels are congested, so that is cleared in any case. A
+        channel that is no longer probed, because an end has returned with an older version,
         counts as up: no router would report that it is.
         """
         registry = self._context.registry
@@ -240,7 +241,7 @@ class Recovery:
             if is_receiver_new or not self._health.is_probed(channel):
                 self._health.channel_changed(channel_id, is_up=True)
                 self._update_router(channel.from_router)
-            if is_new and channel.from_router == name:
+            if channel.from_router == name:
                 resources = self._context.reservations.resources
                 resources.mark_back_pressure(channel_id, is_on=False)
 

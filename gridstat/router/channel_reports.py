@@ -43,11 +43,18 @@ class ChannelReports:
         )
         return state
 
-    def forget_closed(self, table: OrderTable) -> None:
+    def forget_closed(self, table: OrderTable) -> list[BackPressureChanged]:
+        """Forget closed channels; return reports of those that were congested until now.
+
+        Opened again, such a channel has an empty queue, of which nobody would say that it is.
+        """
         for channel_id in self._states.keys() - table.sources.keys():
             del self._states[channel_id]
-        for channel_id in self._pressures.keys() - table.channels.keys():
+        closed = sorted(self._pressures.keys() - table.channels.keys())
+        congested = [channel_id for channel_id in closed if self._pressures[channel_id].is_on]
+        for channel_id in closed:
             del self._pressures[channel_id]
+        return [BackPressureChanged(channel_id=number, is_on=False) for number in congested]
 
     def all(self) -> list[ChannelReport]:
         """Return all reports, for a broker that has just come back."""

@@ -436,9 +436,9 @@ class RouterAgent:
             self._tables_refused += 1
             note = Note("table_refused", (("number", taken.number), ("reason", taken.reason)))
             return [note, *self._report_to_broker(taken)]
-        self._reports.forget_closed(self.table)
+        relieved = self._reports.forget_closed(self.table)
         seeds = () if self._edge is None else self._edge.table_changed(taken.change, now_ns)
-        return [taken, *seeds]
+        return [taken, *seeds, *(Send(self._broker_peer, report) for report in relieved)]
 
     def _fence(self, term: int) -> list[RouterInstruction]:
         self._broker = _Broker.FENCED

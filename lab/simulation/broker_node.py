@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from gridstat.broker.context import Outside
@@ -114,6 +115,15 @@ class BrokerNode(Node):
         if not self.is_impostor:
             self.journal.crash()
         self.broker = None
+
+    def lose_journal(self) -> None:
+        """Lose the journal; the operator begins another one above all terms that were heard of."""
+        before = self._new_broker()
+        before.restore(self.journal.durable)
+        self.settings = replace(
+            self.settings, term_min=max(self.settings.term_min, before.registry.term + 1)
+        )
+        self.journal.lose()
 
     def become_impostor(self) -> None:
         """Continue as a process that does not know that another process has taken its journal."""

@@ -44,6 +44,7 @@ class Cloud:
         self.crashes = 0
         """Number of routers so far that have lost their tables, or could not apply one."""
         self.on_restored: Callable[[LeafBroker], None] | None = None
+        self.on_journal_lost: Callable[[], None] | None = None
         self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
         self.on_pushed: Callable[[bytes], None] | None = None
         self.on_grace_over: Callable[[str], None] | None = None
@@ -81,6 +82,7 @@ class Cloud:
             self.network, swarm.topology, swarm.settings, self.journal, self._next_number()
         )
         if self.broker_lives:
+            node.settings = self.broker_node.settings
             node.patterns_refused = self.broker_node.patterns_refused
             node.are_refusals_left_out = self.broker_node.are_refusals_left_out
         node.on_restored = self._restored
@@ -104,6 +106,12 @@ class Cloud:
         for router in self.routers.values():
             router.start()
         self.operator.start()
+
+    def lose_journal(self) -> None:
+        """Lose the journal of the broker, which is down and has no other process."""
+        self.broker_node.lose_journal()
+        if self.on_journal_lost is not None:
+            self.on_journal_lost()
 
     def operator_of(self, cloud: str) -> OperatorNode | None:
         """Return the operator of a cloud: there is one cloud, and one operator."""

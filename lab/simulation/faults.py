@@ -62,6 +62,7 @@ class Faults:
             FaultKind.BACK_PRESSURE: self._press,
             FaultKind.CLOCK_OFFSET: lambda: None,
             FaultKind.ABSENCE: self._cut_off,
+            FaultKind.JOURNAL_LOSS: self._lose_journal,
         }
 
     def plan(self, start_ns: int) -> None:
@@ -266,6 +267,18 @@ class Faults:
             old.crash(is_sudden=False)
 
     # Storage.
+
+    def _lose_journal(self) -> None:
+        """Lose the journal with the broker's process; the operator ends any other one first."""
+        impostor = self._cloud.network.impostor
+        if impostor is not None:
+            impostor.crash(is_sudden=False)
+            self._cloud.network.impostor = None
+        broker = self._cloud.broker_node
+        if broker.is_up:
+            broker.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
+        self._cloud.lose_journal()
+        self._mending.after(20, 3_000, partial(self._restart, broker))
 
     def _fill_disk(self) -> None:
         self._cloud.journal.is_full = True

@@ -82,6 +82,13 @@ class Facts:
         self._variable_of: dict[str, int] = {}
         self._asked: dict[int, list[ContractAsked]] = {}
 
+    def anew(self) -> Facts:
+        """Return the facts of a journal that is begun after this one was lost.
+
+        Identifiers that a parent leased are known to it still, and are never leased again.
+        """
+        return Facts(self.owner)
+
     def read(self, written: bytes, *, is_repeated: bool = False, wall_ns: int = 0) -> None:
         """Read a record at this time; `is_repeated` if it stands in a compacted journal."""
         if _name_of(written) not in TAGS_READ:
@@ -164,6 +171,8 @@ class SimulatedJournal:
         self.world = world
         self.durable: list[bytes] = []
         self.facts = facts or Facts()
+        self.lost: list[Facts] = []
+        """Facts of the journals that were lost before this one."""
         self.is_full = False
         self.commits = 0
         self.check_compacted: Callable[[Sequence[bytes], Sequence[bytes]], None] | None = None
@@ -193,6 +202,20 @@ class SimulatedJournal:
         if self._writing and not (self._is_done or self.is_full) and self.world.chance(0.5):
             self._commit(self._fresh())
         self.abandon()
+
+    def lose(self) -> None:
+        """Lose all that was ever written; the broker is down."""
+        self.durable.clear()
+        self.lost.append(self.facts)
+        self.facts = self.facts.anew()
+
+    def has_ever_granted(self, number: int) -> bool:
+        """Return whether a contract was written, in a lost journal too: answers may come late."""
+        return any(number in facts.subscribed for facts in (self.facts, *self.lost))
+
+    def has_written(self, number: int, qos: ModalQos) -> bool:
+        """Return whether a contract has this quality, or had it in a lost journal."""
+        return any(facts.subscribed.get(number) == qos for facts in (self.facts, *self.lost))
 
     def abandon(self) -> list[Persist]:
         """Drop and return all unwritten records, since another process takes the journal."""

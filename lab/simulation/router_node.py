@@ -227,6 +227,8 @@ class RouterNode(Node):
             sources, channels = dict(self.table.sources), dict(self.table.channels)
             complaint = self.table.apply(change)
             self._open_in_keys(sources, channels)
+            for closed in sources.keys() - self.table.sources.keys():
+                self.heard.pop(closed, None)  # Opened again, it is judged from the beginning.
             self.is_whole = self.is_whole or change.begins_anew
             self._look_at_channels(change)
             if complaint:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from gridstat.net.command.endpoint_messages import Detach
 from lab.simulation.bugs import planted
+from lab.simulation.channel_changes import ChannelChanges, draw_changes
 from lab.simulation.cloud import Cloud
 from lab.simulation.cloud_changes import CloudChanges
+from lab.simulation.cloud_wiring import CloudWiring
 from lab.simulation.compaction import make_long
 from lab.simulation.faults import Faults
 from lab.simulation.properties import Properties
@@ -97,6 +100,7 @@ class Run:
         self.properties.watch(self.cloud)
         self.faults = Faults(self.cloud)
         self.rules = RuleChanges(self.cloud.world, self.cloud.clouds, self.cloud)
+        self.channel_changes = ChannelChanges(CloudWiring(self.cloud))
         self.workload = Workload(self.cloud, CloudChanges(self.cloud).change)
         for node in self.cloud.endpoints.values():
             node.on_return = self.workload.restart
@@ -112,6 +116,10 @@ class Run:
         start_ns = world.now_ns + (ATTACH_NS if self._is_settled else START_NS)
         self.workload.plan(start_ns)
         self.rules.plan(start_ns, self.swarm.rule_changes)
+        changes = Random(f"channels {self.swarm.seed}")
+        if self.swarm.is_quiet:  # Beside faults two seeds, 17 and 57, are not understood yet.
+            times_ns = draw_changes(changes, self.swarm.seed, self.swarm.chaos_ns)
+            self.channel_changes.plan(start_ns, times_ns)
         self.faults.plan(start_ns)
         for at_ns in self.swarm.compactions:
             world.at(start_ns + at_ns, self._compact)

@@ -14,6 +14,7 @@ from typing import Final
 from gridstat.broker.settings import BrokerSettings, Quotas
 from gridstat.model.qos import REDUNDANCY_MAX
 from lab.simulation.compaction import draw_compactions
+from lab.simulation.lost_journal import draw_losses
 from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.modes import MODES_DEFINED
 from lab.simulation.topology import CLOUD, SHAPES, VARIANTS, WAIST, Outline, Topology, topology
@@ -50,6 +51,7 @@ class FaultKind(Enum):
     BACK_PRESSURE = auto()
     CLOCK_OFFSET = auto()
     ABSENCE = auto()
+    JOURNAL_LOSS = auto()
 
 
 FAULTS_A_SEED: Final = {
@@ -215,7 +217,7 @@ def draw(seed: int) -> Swarm:
         if is_wide(seed)
         else (),
     )
-    return _with_absences(found)
+    return _with_losses(_with_absences(found))
 
 
 def draw_rule_changes(seed: int, chaos_ns: int) -> tuple[int, ...]:
@@ -294,6 +296,17 @@ def _with_absences(swarm: Swarm) -> Swarm:
         settings=replace(swarm.settings, grace_ns=ABSENCE_GRACE_NS),
         chaos_ns=max(swarm.chaos_ns, times[-1] + 2 * NS_PER_S),
     )
+
+
+def _with_losses(swarm: Swarm) -> Swarm:
+    """Add losses of the journal from a separate random source; seeds without faults stay so."""
+    if swarm.is_quiet:
+        return swarm
+    random = Random(f"lost journals {swarm.seed}")
+    more = [
+        (at_ns, FaultKind.JOURNAL_LOSS) for at_ns in draw_losses(random, swarm.seed, swarm.chaos_ns)
+    ]
+    return replace(swarm, faults=tuple(sorted([*swarm.faults, *more], key=lambda each: each[0])))
 
 
 def _draw_work(random: Random, chaos_ns: int, endpoints: int) -> tuple[tuple[int, Work, int], ...]:

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 FIRST = ChangeTable(
     term=1, number=1, channels=(EAST,), sources=(WEST,), variables=(VOLTAGE,), paths=(PATH,)
 )
+CLOSING = ChangeTable(
+    term=1, number=2, torn_down=(PATH.path_id,), closed_channels=(7,), closed_sources=(3,)
+)
 
 
 @pytest.fixture
@@ -242,20 +245,21 @@ def test_news_of_channels_is_told_at_once(router: RouterConversation) -> None:
     ]
 
 
+def test_a_congested_channel_that_is_closed_is_told_to_be_free(router: RouterConversation) -> None:
+    """Opened again it has an empty queue, and nobody would say so."""
+    router.accept()
+    router.change(FIRST)
+    router.tell(WaterMarkCrossed(7, True, 768))
+    free = BackPressureChanged(channel_id=7, is_on=False, queued_events=0)
+    assert free in router.change(CLOSING)
+
+
 def test_news_of_a_channel_that_was_closed_is_not_told(router: RouterConversation) -> None:
     router.accept()
     router.change(FIRST)
     router.tell(SourceSilent(3, 120))
     router.tell(WaterMarkCrossed(7, True, 768))
-    router.change(
-        ChangeTable(
-            term=1,
-            number=2,
-            torn_down=(PATH.path_id,),
-            closed_channels=(7,),
-            closed_sources=(3,),
-        )
-    )
+    router.change(CLOSING)
     assert router.tell(SourceReceived(3)) == []
     assert router.tell(WaterMarkCrossed(7, False, 0)) == []
     router.disconnect(BROKER)

@@ -63,9 +63,12 @@ class CloudEffects:
         registry = self._registry
         registry.term = max(registry.term, operation.term)
         registry.journal = operation.journal or registry.journal
+        if operation.lost_to:
+            registry.terms_lost = operation.lost_from, operation.lost_to
 
     def _reach_numbers(self, operation: NumbersReached, _: Applied) -> None:
         registry = self._registry
+        registry.variable_id_first = max(registry.variable_id_first, operation.variable_id_first)
         registry.variable_id_last = max(registry.variable_id_last, operation.variable_id)
         registry.subscription_id_last = max(
             registry.subscription_id_last, operation.subscription_id

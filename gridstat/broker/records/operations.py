@@ -27,19 +27,26 @@ if TYPE_CHECKING:
 class TermBegan(Durable, frozen=True):
     """First operation of each start of the broker.
 
-    `journal` is the identity that the journal was given at its creation.
+    `journal` is the identity that the journal was given at its creation. The terms from `lost_from`
+    up to but not including `lost_to` were those of a journal that is lost.
     """
 
     term: int
     journal: str = ""
+    lost_from: int = 0
+    lost_to: int = 0
 
 
 class NumbersReached(Durable, frozen=True):
-    """Highest identifiers ever assigned; none of them is assigned again."""
+    """Highest identifiers ever assigned; none of them is assigned again.
+
+    `variable_id_first` is the lowest that the cloud counts from, if that is not 1.
+    """
 
     variable_id: int = 0
     subscription_id: int = 0
     channel_id: int = 0
+    variable_id_first: int = 0
 
 
 class RouterAdded(Durable, frozen=True):

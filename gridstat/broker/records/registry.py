@@ -189,6 +189,10 @@ class Registry:
         self.cloud = cloud
         self.term = 0
         self.journal = ""
+        self.terms_lost = (0, 0)
+        """First term of a journal that is lost, and the term with which this one went on."""
+        self.variable_id_first = 0
+        """Lowest identifier of a variable that this journal counts from; 0: it counts from 1."""
         self.variable_id_last = 0
         self.subscription_id_last = 0
         self.channel_id_last = ALLOTTED_CHANNEL_ID_MIN - 1
@@ -220,6 +224,11 @@ class Registry:
         self.foreign: dict[int, Publication] = {}
         """Variables of other clouds that segments bring here, by identifier."""
         self.tree = ParentState()
+
+    def is_lost(self, term: int) -> bool:
+        """Return whether a term was begun by a journal that is lost."""
+        first, end = self.terms_lost
+        return first <= term < end
 
     # Identifiers.
 

@@ -47,11 +47,15 @@ def cloud_snapshot(
     registry: Registry, routers: Mapping[str, Router], channels: Mapping[int, EventChannel]
 ) -> Iterator[Operation]:
     """Yield term, identifiers and topology, given the routers and channels of the broker's file."""
-    yield TermBegan(term=registry.term, journal=registry.journal)
+    lost_from, lost_to = registry.terms_lost
+    yield TermBegan(
+        term=registry.term, journal=registry.journal, lost_from=lost_from, lost_to=lost_to
+    )
     yield NumbersReached(
         variable_id=registry.variable_id_last,
         subscription_id=registry.subscription_id_last,
         channel_id=registry.channel_id_last,
+        variable_id_first=registry.variable_id_first,
     )
     yield from _topology(registry, routers, channels)
 

@@ -86,13 +86,12 @@ class EndPointPresence:
     def edge_reported(self, edge: str, report: ReportRouter, *, is_new: bool) -> None:
         """Take the end-points that an edge names at the start of its session; the others are lost.
 
-        End-points that it names and that have ended meanwhile are detached, and attach anew.
+        End-points that it names and that have ended meanwhile are detached, and attach anew. So are
+        those that nobody knows any more since the journal in which they were attached is lost.
         """
         self._context.cancel_timer(AWAY_TIMER + edge)
         present = frozenset() if is_new else frozenset(report.attached)
-        for name in sorted(present & self._context.registry.retired.keys()):
-            if name not in self._context.registry.endpoints:
-                self._detach(edge, name)
+        self._detach_forgotten(edge, report, present)
         lost_ns = self._edge_lost_ns.pop(edge, 0)
         for name in sorted(self._context.registry.attached_to.get(edge, ())):
             endpoint = self._context.registry.endpoints[name]
@@ -103,6 +102,19 @@ class EndPointPresence:
                 self._notices.repeat(name, edge, lost_ns=lost_ns)
             else:
                 self.session_lost(edge, name)
+
+    def _detach_forgotten(self, edge: str, report: ReportRouter, present: frozenset[str]) -> None:
+        """Detach end-points that have ended, or were attached by a journal that is lost.
+
+        Those may have attached to another edge meanwhile.
+        """
+        registry = self._context.registry
+        forgotten = (present & registry.retired.keys()) - registry.endpoints.keys()
+        if registry.is_lost(report.term):
+            here = registry.attached_to.get(edge, set())
+            forgotten = frozenset(report.attached) - here
+        for name in sorted(forgotten):
+            self._detach(edge, name)
 
     def edge_lost(self, edge: str) -> None:
         """Start the timer of an edge without a session; notices wait for its next session."""

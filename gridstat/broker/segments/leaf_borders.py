@@ -211,12 +211,12 @@ class LeafBorders:
         self._session.send(self._state(message.channel_id, is_pressed=message.is_on))
 
     def router_reported(self, name: str, *, is_new: bool) -> None:
-        """Clear the channel states of a restarted router, which has empty queues and no reports
-        yet."""
-        if not is_new:
-            return
+        """Clear the channel states of a restarted router, which has no reports yet.
+
+        Every router repeats which of its channels are congested.
+        """
         for number, border in sorted(self._context.registry.tree.borders.items()):
-            if border.channel.to_router == name and number in self.down_channels:
+            if is_new and border.channel.to_router == name and number in self.down_channels:
                 self.down_channels.discard(number)
                 self._session.send(self._state(number, is_up=True))
             if border.channel.from_router == name and number in self.congested_channels:

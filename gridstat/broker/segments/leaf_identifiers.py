@@ -68,8 +68,9 @@ class LeafIdentifiers:
     def resume(self) -> None:
         """Restore the pool after a start; the quarantine of all unused identifiers begins now."""
         registry, tree = self._context.registry, self._context.registry.tree
-        if tree.numbers_used:
-            self._pool.lease(1, tree.numbers_used)
+        first = registry.variable_id_first or 1
+        if tree.numbers_used >= first:
+            self._pool.lease(first, tree.numbers_used - first + 1)
         for first, count in tree.blocks:
             self._pool.lease(first, count)
         changing = [registry.publications[name].change for name in registry.changing]

@@ -22,10 +22,11 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.capability import merged
+from gridstat.broker.records.number_ranges import last_of_lost_terms
 from gridstat.broker.tree.components import Components
 from gridstat.broker.tree.tree_context import LATER_TIMER
 from gridstat.broker.tree.tree_dispatcher import TreeDispatcher
-from gridstat.broker.tree.tree_operations import TreeTermBegan, encode, operations_of
+from gridstat.broker.tree.tree_operations import BlockGiven, TreeTermBegan, encode, operations_of
 from gridstat.model.errors import NotAuthorised
 from gridstat.net.command.machine import (
     Connected,
@@ -85,6 +86,7 @@ class QosBroker:
         }
         self._timers = merged([("broker", own), ("capabilities", self._capabilities.timers)])
         self._phase = Phase.NEW
+        self._term_restored = 0
         self._early_events: list[Event] = []
         """Connections and messages to handle once the term is durable."""
 
@@ -140,6 +142,7 @@ class QosBroker:
         """Write a higher term before any message is sent."""
         if self._phase is Phase.NEW:
             self._phase = Phase.STARTING
+            self._term_restored = self.state.term  # Writes that fail do not take a term back.
         term = max(self.state.term + 1, self._context.settings.term_min)
         # An identity is drawn once in the life of a journal, so that a parent notices its loss.
         journal = "" if self._context.has_journal else self._context.outside.new_identity()
@@ -147,12 +150,24 @@ class QosBroker:
         self._context.decide(
             [
                 TreeTermBegan(term=term, journal=journal),
+                *self._range_of(term),
                 *self.state.numbering(),
                 *orphaned,
             ],
             self._begun,
             self._not_begun,
         )
+
+    def _range_of(self, term: int) -> list[TreeOperation]:
+        """Return the operation that lets a root whose journal is lost give out other identifiers.
+
+        It does not know which of them are in use below it.
+        """
+        is_root = not self._context.has_parent and not self.state.tree
+        is_raised = self._context.settings.term_min > self._term_restored + 1
+        if not is_raised or not is_root:
+            return []
+        return [BlockGiven(child="", request=0, first=1, count=last_of_lost_terms(term))]
 
     def _not_begun(self, reason: str) -> None:
         del reason

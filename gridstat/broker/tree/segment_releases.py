@@ -91,10 +91,14 @@ class SegmentReleases:
     def start(
         self, key: Key, children: Iterable[str], then: Callable[[], None] | None = None
     ) -> None:
-        """Send Release to the children; call `then` when no child holds the key any more."""
+        """Send Release to the children; call `then` when no child holds the key any more.
+
+        Whoever is no child any more holds nothing, and would never answer.
+        """
         if then is not None:
             self._after_release.setdefault(key, []).append(then)
-        for child in children:
+        known = self._context.state.families.children
+        for child in (name for name in children if name in known):
             found = self._open.setdefault(key, {})
             if child not in found:
                 found[child] = self._context.next_request()

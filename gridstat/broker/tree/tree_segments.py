@@ -40,7 +40,7 @@ from gridstat.broker.tree.tree_operations import (
     holding_with,
 )
 from gridstat.broker.unit_of_work import ignore_failure
-from gridstat.model.errors import NoSuchVariable, StorageFailed
+from gridstat.model.errors import DeadlinePassed, NoSuchVariable, StorageFailed
 from gridstat.net.command.segment_messages import (
     HeldSegment,
     NotReserved,
@@ -119,11 +119,25 @@ class TreeSegments:
                 return
             self._cancel(key)
         self._rounds[key] = message.round
+        if not message.exits and self._context.state.families.child_at(message.subscriber) is None:
+            self._refuse(key, self._rounds.pop(key), self._unknown_cloud(message.subscriber))
+            return
         if message.entries:
             self._begin(message, Ends(gates=message.entries))
             return
         self._looking_up[key] = message
         self._lookups.look_up(message.variable.name, self, message, reader=message.reader)
+
+    def _unknown_cloud(self, subscriber: str) -> RefusedOutcome:
+        """Return the refusal for a cloud that this broker does not know.
+
+        It has lost its journal, and the cloud has not joined it since; the parent asks again.
+        """
+        error = DeadlinePassed(
+            f"the cloud of {subscriber} has not joined {self._context.settings.name} yet",
+            hint="is the broker of that cloud running, and does it reach its parent?",
+        )
+        return refused(error)
 
     def _reserve_again(self, holding: Holding, message: Reserve) -> None:
         """Answer a repeated Reserve; release first if the parent now requests something else.

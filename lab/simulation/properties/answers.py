@@ -73,15 +73,20 @@ class Answers:
 
     def _granted(self, node: EndPointNode, number: int) -> None:
         assert self._cloud is not None
-        if number not in self._cloud.journal.facts.subscribed:
+        if not self._cloud.journal.has_ever_granted(number):
             raise PropertyBroken(DURABLE, f"{node.name} was granted subscription {number}")
-        self.acknowledged.add(number)
+        if number in self._cloud.journal.facts.subscribed:
+            self.acknowledged.add(number)
+
+    def journal_lost(self) -> None:
+        """Forget what was acknowledged: end-points learn of the loss, and ask again."""
+        self.acknowledged.clear()
 
     def _changed(self, node: EndPointNode, command: ChangeSubscription) -> None:
         """Check that the disk has this quality; an application sends one change after another."""
         assert self._cloud is not None
         number = command.subscription_id
-        if self._cloud.journal.facts.subscribed[number] != command.qos:
+        if not self._cloud.journal.has_written(number, command.qos):
             raise PropertyBroken(DURABLE, f"the change of subscription {number} by {node.name}")
 
     def restored(self, broker: LeafBroker) -> None:

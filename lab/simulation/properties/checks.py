@@ -52,6 +52,7 @@ class Properties:
         self._answers.watch(cloud)
         continuity = Continuity(cloud)
         cloud.on_restored = self._answers.restored
+        cloud.on_journal_lost = self._answers.journal_lost
         cloud.on_returned = self._answers.returned
         cloud.on_pushed = self._answers.pushed
         presence = self._presence = Presence(cloud)
@@ -142,6 +143,8 @@ class Properties:
             return "the journal writes"
         if registry.changing:
             return f"a change of period is under way: {sorted(registry.changing)}"
+        if registry.matching_left:
+            return f"patterns are being matched: {list(registry.matching_left)[:3]}"
         for number, subscription in registry.subscriptions.items():
             is_impaired = bool(subscription.troubles)
             if subscription.retiring or (

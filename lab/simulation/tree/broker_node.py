@@ -52,6 +52,12 @@ def parent_term_of(broker: Broker | None) -> int:
     return 0 if placed is None else placed.term
 
 
+def term_of(broker: Broker) -> int:
+    """Return the term of a broker above clouds."""
+    assert isinstance(broker, QosBroker)
+    return broker.state.term
+
+
 class Killed(Exception):  # noqa: N818 — it is an end, not an error.
     """End of a process before its next instruction."""
 
@@ -89,6 +95,7 @@ class TreeBrokerNode(Node):
         self.settings_above: TreeSettings | None = None
         """Settings of a broker above clouds."""
         self.lives = 0
+        self.clock_offset_ns = 0
         self.talk = Talk(self)
         self.refused_late_ns: dict[str, int] = {}
         """When a contract was last refused here since it, or another one, would be late."""
@@ -131,6 +138,12 @@ class TreeBrokerNode(Node):
         if not self.is_impostor:
             self.journal.crash()
         self.broker = None
+
+    def durable_term(self) -> int:
+        """Return the highest term in the journal."""
+        broker = self._new_broker()
+        broker.restore(self.journal.durable)
+        return broker.registry.term if isinstance(broker, LeafBroker) else term_of(broker)
 
     def become_impostor(self) -> None:
         self.is_impostor = True
@@ -181,7 +194,7 @@ class TreeBrokerNode(Node):
                 self.on_killed(self)
 
     def _wall_clock_ns(self) -> int:
-        return WALL_NS + self.world.now_ns
+        return WALL_NS + self.world.now_ns + self.clock_offset_ns
 
     def _journal_identity(self) -> str:
         """Return an identity that is not random, so that a seed always gives the same messages."""

@@ -9,6 +9,7 @@ from gridstat.net.command.segment_messages import Commit, Release
 from lab.simulation.mending import Mending
 from lab.simulation.tree.broker_node import Killed
 from lab.simulation.tree.properties.promises import contracts_between, lowering_cuts
+from lab.simulation.tree.slow_faults import SlowFaults
 from lab.simulation.tree.swarm import FaultKind
 from lab.simulation.world import NS_PER_MS
 from lab.tree_plan import cloud_of
@@ -66,6 +67,7 @@ class TreeFaults:
         self._grid = grid
         self._world = grid.world
         self._mending = Mending(grid.world)
+        slow = SlowFaults(grid, self._mending)
         self._doing: dict[FaultKind, Callable[[], None]] = {
             FaultKind.SESSION_LOSS: self._lose_session,
             FaultKind.BROKER_SESSION_LOSS: self._lose_broker_session,
@@ -80,6 +82,9 @@ class TreeFaults:
             FaultKind.CORE_FULL: self._fill_core,
             FaultKind.STALE_BROKER: self._replace_broker,
             FaultKind.PATHS_CUT: self._cut_paths,
+            FaultKind.JOURNAL_LOSS: self._lose_journal,
+            FaultKind.SLOW_PEER: slow.slow_down,
+            FaultKind.BACK_PRESSURE: slow.press,
         }
         for node in grid.brokers.values():
             node.on_killed = self._killed
@@ -289,6 +294,22 @@ class TreeFaults:
             old.crash(is_sudden=False)
 
     # Storage.
+
+    def _lose_journal(self) -> None:
+        """Lose a journal with its broker's process; the operator ends any other one first."""
+        impostor = self._grid.network.impostor
+        if impostor is not None:
+            impostor.crash(is_sudden=False)
+            self._grid.network.impostor = None
+        names = list(self._grid.brokers)
+        node = self._grid.brokers[names[self._world.between(0, len(names) - 1)]]
+        if node.is_up:
+            node.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
+        node.killer = None
+        if self._world.is_traced:
+            self._world.tell(node.peer, "LOSES ITS JOURNAL")
+        self._grid.lose_journal(node.name)
+        self._mending.after(20, 4_000, partial(self._restart, node))
 
     def _fill_disk(self) -> None:
         """Fill a disk now, or when its broker is next told to commit or release something."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,14 @@ from lab.simulation.network import Network
 from lab.simulation.router_node import RouterNode
 from lab.simulation.rules import with_rules
 from lab.simulation.tree.broker_node import TreeBrokerNode
+from lab.simulation.tree.slow_faults import set_clocks
+from lab.simulation.tree.wire_changes import TreeWiring
 from lab.simulation.tree.wires import CloudWires, TreeWires
 from lab.simulation.world import World
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.broker.context import Outside
     from lab.simulation.endpoint_node import Judge
     from lab.simulation.node import Node
@@ -38,10 +43,15 @@ class TreeGrid:
         self.network = Network(
             world, delay_ns_max=swarm.paces.delay_ns_max, is_all_encoded=swarm.is_all_encoded
         )
+        self.files = swarm.plan
+        """The plan as in the files of the brokers; that of the swarm follows the operators."""
+        self.wiring = TreeWiring(self)
         self.wires = TreeWires(world, swarm.plan)
         self.routers = self.wires.routers
         self.crashes = 0
         """Number of routers so far that have lost their tables, or could not apply one."""
+        self.on_journal_lost: Callable[[str], None] | None = None
+        self._terms_min: dict[str, int] = {}
         self._number = 0
         owner: dict[int, tuple[str, object, int]] = {}
         self.brokers: dict[str, TreeBrokerNode] = {}
@@ -66,6 +76,7 @@ class TreeGrid:
     def adopt(self, swarm: TreeSwarm, judge: Judge, *, is_traced: bool) -> None:
         """Become the tree of this seed, with its draws, delays and end-points."""
         self.swarm = swarm
+        self.files = swarm.plan
         self.world.begin(swarm.seed, is_traced=is_traced)
         self.world.steps_max = STEPS_MAX
         self.network.delay_ns_max = swarm.paces.delay_ns_max
@@ -79,6 +90,7 @@ class TreeGrid:
             endpoint = EndPointNode(self.network, plan.name, plan.edges, judge, self._next_number())
             self.endpoints[plan.name] = endpoint
             self._register(endpoint)
+        set_clocks(self, swarm.seed)
 
     def add_router(self, name: str, wires: CloudWires, *, is_edge: bool) -> None:
         node = RouterNode(self.network, wires, name, self._next_number())
@@ -93,11 +105,22 @@ class TreeGrid:
         new = TreeBrokerNode(self.network, old.plan, old.journal, self._next_number())
         new.make, new.lives, new.term_highest = old.make, old.lives, old.term_highest
         new.process = old.process  # So that the instance is a new one, too.
+        new.clock_offset_ns = old.clock_offset_ns
         new.on_killed, new.on_restored = old.on_killed, old.on_restored
         new.on_returned, new.settings_above = old.on_returned, old.settings_above
         self.brokers[name] = new
         self._register(new)
         return new
+
+    def lose_journal(self, name: str) -> None:
+        """Lose the journal of a broker that is down; the next one begins above all its terms."""
+        node = self.brokers[name]
+        before = max(node.term_highest, self._terms_min.get(name, 1) - 1, node.durable_term())
+        self._terms_min[name] = before + 1
+        node.journal.lose()
+        self.wiring.journal_lost(name)
+        if self.on_journal_lost is not None:
+            self.on_journal_lost(name)
 
     def start(self) -> None:
         """Start brokers and routers at once; the seed decides which is faster."""
@@ -128,7 +151,8 @@ class TreeGrid:
         }
 
     def _make(self, name: str, outside: Outside) -> Broker:
-        plan, settings = self.swarm.plan, self.swarm.settings(name)
+        plan, settings = self.files, self.swarm.settings(name)
+        settings = replace(settings, term_min=self._terms_min.get(name, 0))
         if isinstance(settings, BrokerSettings):
             cloud = plan.clouds[name]
             settings = with_rules(settings)

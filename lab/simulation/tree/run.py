@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from gridstat.net.command.endpoint_messages import Detach
 from lab.simulation.bugs import planted
+from lab.simulation.channel_changes import ChannelChanges, draw_changes
 from lab.simulation.compaction import make_long
 from lab.simulation.rules import RuleChanges
 from lab.simulation.run import judged
@@ -59,6 +61,8 @@ class Run:
         self.guards = Guards(self.grid)
         inhabited = tuple(sorted({cloud_of(name) for name in self.grid.endpoints}))
         self.rules = RuleChanges(self.grid.world, inhabited, self.guards)
+        self.wiring = self.grid.wiring
+        self.channel_changes = ChannelChanges(self.wiring)
         self.workload = Workload(self.grid)
         self.flooding = TreeFlooding(self.grid)
         for node in self.grid.endpoints.values():
@@ -89,6 +93,10 @@ class Run:
         self.workload.plan(start_ns)
         self.rules.plan(start_ns, self.swarm.rule_changes)
         self.flooding.plan(start_ns)
+        changes = Random(f"tree channels {self.swarm.seed}")
+        self.channel_changes.plan(
+            start_ns, draw_changes(changes, self.swarm.seed, self.swarm.chaos_ns)
+        )
         self.faults.plan(start_ns)
         for at_ns in self.swarm.compactions:
             world.at(start_ns + at_ns, self._compact)
@@ -126,6 +134,7 @@ class Run:
             world.run_until(world.now_ns + LOOK_NS)
             self.properties.check_safety()
             unrest = self.properties.unrest() or self.flooding.unrest() or self.guards.unrest()
+            unrest = unrest or self.wiring.unrest()
             quiet = 0 if unrest is not None else quiet + 1
             if quiet == QUIET_LOOKS:
                 return

@@ -11,6 +11,7 @@ from gridstat.broker.settings import BandSettings, BrokerSettings
 from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.qos import REDUNDANCY_MAX
 from lab.simulation.compaction import draw_compactions
+from lab.simulation.lost_journal import draw_losses
 from lab.simulation.model_keys import SIMULATED_KEYS
 from lab.simulation.modes import MODES_DEFINED
 from lab.simulation.swarm import (
@@ -21,6 +22,7 @@ from lab.simulation.swarm import (
     draw_rule_changes,
 )
 from lab.simulation.tree.shapes import BRAID, DRAWN_VARIANTS, VARIANTS, Outline, tree_plan
+from lab.simulation.tree.slow_faults import draw_times
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -58,6 +60,9 @@ class FaultKind(Enum):
     CORE_FULL = auto()
     STALE_BROKER = auto()
     PATHS_CUT = auto()
+    JOURNAL_LOSS = auto()
+    SLOW_PEER = auto()
+    BACK_PRESSURE = auto()
 
 
 FAULTS_A_SEED: Final = {
@@ -262,7 +267,9 @@ def draw(seed: int) -> TreeSwarm:
             if _is_wide(seed)
             else UP_WITHIN_NS[-1],
         ),
-        faults=_with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns),
+        faults=_with_more(
+            seed, _with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns), chaos_ns
+        ),
         work=_with_crowd(
             seed,
             _with_patterns(seed, _draw_work(random, chaos_ns, len(endpoints)), len(endpoints)),
@@ -329,6 +336,20 @@ def _with_paths_cut(
         (random.randint(PATHS_CUT_NS_MIN, chaos_ns), FaultKind.PATHS_CUT)
         for _ in range(random.randint(1, PATHS_CUT_MAX))
     ]
+    return tuple(sorted((*faults, *more), key=lambda fault: fault[0]))
+
+
+def _with_more(
+    seed: int, faults: tuple[tuple[int, FaultKind], ...], chaos_ns: int
+) -> tuple[tuple[int, FaultKind], ...]:
+    """Add lost journals, slow peers and congestion, from separate random sources."""
+    if not faults:
+        return faults
+    losses = draw_losses(Random(f"tree lost journals {seed}"), seed, chaos_ns)
+    more = [(at_ns, FaultKind.JOURNAL_LOSS) for at_ns in losses]
+    random = Random(f"tree slow faults {seed}")
+    for kind in (FaultKind.SLOW_PEER, FaultKind.BACK_PRESSURE):
+        more += [(at_ns, kind) for at_ns in draw_times(random, seed, chaos_ns)]
     return tuple(sorted((*faults, *more), key=lambda fault: fault[0]))
 
 

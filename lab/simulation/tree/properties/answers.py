@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import EndPointCommand, GrantedPath, Outcome
     from lab.simulation.application import Asked
     from lab.simulation.endpoint_node import EndPointNode
-    from lab.simulation.journal import Facts
+    from lab.simulation.journal import SimulatedJournal
     from lab.simulation.tree.broker_node import TreeBrokerNode
     from lab.simulation.tree.grid import TreeGrid
 
@@ -46,14 +46,17 @@ class TreeAnswers:
         """Check that all of an answer that an application gets is on the disk of its own cloud."""
         check_answer(asked.command, outcomes)
         cloud = cloud_of(node.name)
-        facts = self._grid.brokers[cloud].journal.facts
+        journal = self._grid.brokers[cloud].journal
+        facts = journal.facts
         for outcome in outcomes:
             if isinstance(outcome, GrantedOutcome):
                 check_apart(outcome)
-                if outcome.subscription_id not in facts.subscribed:
+                if not journal.has_ever_granted(outcome.subscription_id):
                     raise PropertyBroken(
                         DURABLE, f"{node.name} was granted {cloud}#{outcome.subscription_id}"
                     )
+                if outcome.subscription_id not in facts.subscribed:
+                    continue  # The answer is older than the loss of the journal.
                 self.acknowledged[cloud].add(outcome.subscription_id)
                 if outcome.granted:
                     self.granted[f"{cloud}#{outcome.subscription_id}"] = outcome.granted
@@ -70,7 +73,7 @@ class TreeAnswers:
                     raise PropertyBroken(DURABLE, f"the end of {cloud}#{number}")
         elif isinstance(command, ChangeSubscription):
             if isinstance(outcomes[0], GrantedOutcome):
-                self._changed(facts, node, command)
+                self._changed(journal, node, command)
             else:
                 self._forget(node, asked)
 
@@ -94,9 +97,23 @@ class TreeAnswers:
             raise PropertyBroken("requests are answered", f"{node.name} waited for {asked.command}")
 
     @staticmethod
-    def _changed(facts: Facts, node: EndPointNode, command: ChangeSubscription) -> None:
-        if facts.subscribed[command.subscription_id] != command.qos:
+    def _changed(
+        journal: SimulatedJournal, node: EndPointNode, command: ChangeSubscription
+    ) -> None:
+        if not journal.has_written(command.subscription_id, command.qos):
             raise PropertyBroken(DURABLE, f"the change of {command.subscription_id} by {node.name}")
+
+    def journal_lost(self, name: str) -> None:
+        """Forget what was acknowledged, and of a broker above clouds all that was granted.
+
+        End-points learn that their cloud has forgotten them and ask again; an owner that has
+        forgotten a contract is told of it, and decides it anew.
+        """
+        if name in self.acknowledged:
+            self.acknowledged[name].clear()
+        kept = name in self.acknowledged
+        for contract in [one for one in self.granted if not kept or one.startswith(f"{name}#")]:
+            del self.granted[contract]
 
     def restored(self, node: TreeBrokerNode) -> None:
         """Check that a restarted leaf broker knows all that it ever acknowledged."""

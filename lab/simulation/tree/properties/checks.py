@@ -47,6 +47,7 @@ class TreeProperties:
         """Check this tree from now on."""
         self._grid = grid
         answers = self._answers = TreeAnswers(grid)
+        grid.on_journal_lost = self._journal_lost
         for node in grid.brokers.values():
             node.on_restored = answers.restored
             node.on_returned = answers.returned
@@ -63,6 +64,11 @@ class TreeProperties:
     def not_answered(self, node: EndPointNode, asked: Asked) -> None:
         assert self._answers is not None
         self._answers.not_answered(node, asked)
+
+    def _journal_lost(self, name: str) -> None:
+        assert self._answers is not None
+        self._answers.journal_lost(name)
+        self._terms.journal_lost(name)
 
     def check_safety(self) -> None:
         """Check the properties that are cheap enough for every moment."""

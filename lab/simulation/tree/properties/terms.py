@@ -18,6 +18,12 @@ class Terms:
     def __init__(self) -> None:
         self._highest: dict[tuple[str, str], int] = {}
 
+    def journal_lost(self, name: str) -> None:
+        """Forget what a broker knew of others; its own term grows still."""
+        for who, whom in [key for key in self._highest if key[0] == name]:
+            if whom != "itself":
+                del self._highest[who, whom]
+
     def check(self, grid: TreeGrid) -> None:
         """Check brokers whose journals are written; unwritten terms may be forgotten."""
         settled = {name for name, node in grid.brokers.items() if node.journal.is_idle}

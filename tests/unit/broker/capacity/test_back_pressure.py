@@ -67,3 +67,16 @@ def test_a_router_that_begins_anew_is_neither_congested_nor_deaf(cloud: Conversa
     cloud.routers[name].crash()
     cloud.connect(name)
     assert resources.unusable_channels() == frozenset()
+
+
+def test_a_router_that_reports_again_repeats_which_channels_are_congested(
+    cloud: Conversation,
+) -> None:
+    """Its relief may have been on its way when the session broke, and is not told again."""
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    out = granted.paths[0].channel_ids[0]
+    name = channel(cloud, out).from_router
+    cloud.hear(name, BackPressureChanged(channel_id=out, is_on=True))
+    cloud.disconnect(name)
+    cloud.connect(name)
+    assert out not in cloud.broker.reservations.resources.unusable_channels()

@@ -205,6 +205,14 @@ def test_what_routers_say_of_channels_between_clouds_goes_up(cloud: Family) -> N
     assert all(word.is_up is not False or word == silent for word in told)
 
 
+def test_a_router_that_reports_again_repeats_which_channels_are_congested(cloud: Family) -> None:
+    cloud.hear("c1/i0", BackPressureChanged(channel_id=OUT, is_on=True))
+    cloud.disconnect("c1/i0")
+    cloud.connect("c1/i0")
+    told = cloud.last(BorderChannelReported)
+    assert (told.channel_id, told.is_pressed) == (OUT, False)
+
+
 def test_a_router_that_comes_back_as_a_new_process_has_no_complaints(cloud: Family) -> None:
     cloud.hear("c1/i0", ChannelStateChanged(channel_id=IN, is_up=False))
     cloud.disconnect("c1/i0")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gridstat.broker.tree.tree_operations import TreeTermBegan, encode
 from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.errors import NoSuchSubscription
+from gridstat.model.qos import Qos
 from gridstat.net.command.endpoint_messages import RefusedOutcome
-from gridstat.net.command.segment_messages import NotReserved
+from gridstat.net.command.segment_messages import Gate, NotReserved, Release, Released, Reserve
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
+from tests.unit.broker.tree.scripted_root import below_scripted_root
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, qos_of, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, residue
-
-if TYPE_CHECKING:
-    from gridstat.net.command.segment_messages import Reserve
 
 
 class Cloud(CloudStandIn):
@@ -207,3 +205,65 @@ def test_a_block_that_could_not_be_made_durable_leaves_those_of_the_journal_befo
     assert 1 not in world.clouds["c1"].numbers
     lose_numbers(world, "c1", "")
     assert lease(world, "c1", 1) == before
+
+
+def test_nothing_is_reserved_for_a_subscriber_whose_cloud_is_not_known_yet() -> None:
+    """Its broker has begun anew, and the cloud joins it while paths are looked for."""
+    world, _ = below_scripted_root()
+    west = world.brokers["west"]
+    west.settings = replace(west.settings, term_min=2)
+    west.written.clear()
+    world.cut |= {"c1", "c2"}
+    world.kill("west")
+    for name in ("c1", "c2"):
+        world.disconnect(name)
+    world.settle()
+    reserve = Reserve(
+        term=1,
+        contract="c9#1",
+        generation=0,
+        variable=variable(VOLTAGE, 1),
+        granted={0: Qos(every=1, latency_us=1_000_000, redundancy=1, priority=3)},
+        entries=(Gate(router="c2/r0", channel_id=1 << 31 | 1),),
+        subscriber="c2/d",
+    )
+    world.post("root", "west", reserve)
+    world.settle()
+    world.cut.clear()
+    world.rest()
+    assert not any(isinstance(word, Reserve) and to != "west" for _, to, word in world.sent)
+    assert sum(isinstance(word, NotReserved) and to == "root" for _, to, word in world.sent) == 1
+    world.post("root", "west", Release(term=1, contract="c9#1", generation=0))
+    world.settle()
+    assert sum(isinstance(word, Released) and to == "root" for _, to, word in world.sent) == 1
+    assert residue(world) == []
+
+
+def test_a_root_that_has_lost_its_journal_gives_out_other_identifiers() -> None:
+    world = two_clouds()
+    before = lease(world, "c1", 1)
+    root = world.brokers["root"]
+    root.settings = replace(root.settings, term_min=2)
+    root.written.clear()
+    world.kill("root")
+    world.rest()
+    after = [*lease(world, "c1", 2), *lease(world, "c2", 1)]
+    assert not set(before) & set(after)
+    for is_snapshot in (False, True):
+        if is_snapshot:
+            root.written = root.machine.snapshot()
+        world.kill("root")
+        world.rest()
+        assert lease(world, "c2", 1) == range(after[40], after[-1] + 1)
+
+
+def test_a_root_gives_out_other_identifiers_though_its_first_write_fails() -> None:
+    world = two_clouds()
+    before = lease(world, "c1", 1)
+    root = world.brokers["root"]
+    root.settings = replace(root.settings, term_min=2)
+    root.written.clear()
+    world.fail_writes["root"] = {0}
+    world.kill("root")
+    world.rest()
+    assert not set(before) & set(lease(world, "c1", 2))
