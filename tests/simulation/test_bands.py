@@ -23,7 +23,7 @@ def test_demands_have_wide_and_narrow_bands_and_none() -> None:
     _, names = network(random)
     found = {each.qos.modes[0].every_worst for each in demands(random, names)}
     assert found == set(WORST_FACTORS)
-    assert min(found) == 1
+    assert 1 in found
 
 
 def test_the_program_tells_both_values(capsys: pytest.CaptureFixture[str]) -> None:
