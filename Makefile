@@ -28,7 +28,7 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 .DELETE_ON_ERROR:
 .PHONY: help install up test test-apart lint type tidy features sanitize sanitize-python sanitize-c portable fuzz \
 	bench instructions wheel pins fmt clean soak-faults soak-pipeline soak-simulation promtool attacks \
-	mutants path-searches
+	mutants path-searches bands
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,13 +116,16 @@ soak-pipeline: install ## Kill drivers and recorders 200 times each: nothing los
 path-searches: install ## Hold 5,000 path searches on 200 topologies against a solver
 	@$(BIN)/python -m lab.path_comparison
 
+bands: install ## Serve the demands of 300 networks by bands and first come: by bands is worth more
+	@$(BIN)/python -m lab.simulation.bands --seeds 300
+
 SIMULATION_SEEDS ?= 10000
 
 soak-simulation: install ## Run 10,000 clouds in virtual time, and find every planted bug in as many
 	@$(BIN)/python -m lab.simulation --bugs --seeds $(SIMULATION_SEEDS) --jobs 2
-	@$(BIN)/python -m lab.simulation --seeds $(SIMULATION_SEEDS) --jobs 2
+	@$(BIN)/python -m lab.simulation --seeds $(SIMULATION_SEEDS) --jobs 2 --per-minute-min 1000
 	@$(BIN)/python -m lab.simulation.tree --bugs --seeds $(SIMULATION_SEEDS) --jobs 2
-	@$(BIN)/python -m lab.simulation.tree --seeds $(SIMULATION_SEEDS) --jobs 2
+	@$(BIN)/python -m lab.simulation.tree --seeds $(SIMULATION_SEEDS) --jobs 2 --per-minute-min 500
 	@$(BIN)/python -m lab.simulation.tree --failpoints
 	@$(BIN)/python -m lab.simulation.tree.disjoint --trees 400
 

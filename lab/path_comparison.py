@@ -21,8 +21,17 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.capacity.allocator import zero_clock
 from gridstat.model.paths import Found, FoundPath, NotFound, disjoint_paths
+from gridstat.model.paths.budget import Budget
 from lab.path_oracle import UNBOUNDED_US, Demand, SolverGaveUpError, is_possible
-from lab.topologies import FAMILIES, Topology, random_topology, real, real_keys, with_ducts
+from lab.topologies import (
+    FAMILIES,
+    Topology,
+    random_topology,
+    real,
+    real_keys,
+    with_ducts,
+    with_parallels,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +43,6 @@ TOPOLOGIES: Final = 200
 ROUTERS_MIN, ROUTERS_MAX = 10, 200
 P99_MS_MAX: Final = 20.0
 MS_MAX: Final = 100.0
-ATTEMPTS: Final = 3
-"""A shared machine can make any one of them slow; a search is judged by its quickest."""
 EDGES: Final = (
     *((1, 1, 0), (1, 2, 0), (2, 1, 0), (2, 2, 0)),
     *((1, 1, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1), (2, 2, 1)),
@@ -47,10 +54,17 @@ BOUNDLESS: Final = 0.4
 EQUAL: Final = 0.5
 """Share of the others whose paths all have the same bound."""
 PROGRESS: Final = 250
+WHOLE_S: Final = 3_600.0
+"""Budget that counts the steps of a search, and ends none."""
 DUCTS_UNDECIDED_MAX: Final = 0.01
-"""Largest share of searches among common risks that may end without a verdict."""
+"""Largest share of searches among common risks that may end without a verdict where there is no
+answer."""
+DUCTS_UNFOUND_MAX: Final = 0.005
+"""Largest share of them that may end without a verdict where the solver finds paths."""
+UNJUDGED_MAX: Final = 0.002
+"""Largest share of searches whose refusal the solver may leave without a verdict."""
 DUCT_ROUTERS_MAX: Final = 40
-"""Topologies of so many routers have ducts, every other one."""
+"""Every other topology has links beside each other, and up to so many routers ducts as well."""
 SOME_US: Final = 2_000
 FAILED_MAX: Final = 0.15
 """Largest share of channels that are left out of a search, as if they were full or down."""
@@ -58,12 +72,13 @@ FAILED_MAX: Final = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """One search, its answer and its processor time."""
+    """One search, its answer, its processor time, and its steps."""
 
     topology: Topology
     demand: Demand
     answer: Found | NotFound
     ms: float
+    steps: int = 0
 
     @property
     def common(self) -> int:
@@ -72,23 +87,30 @@ class Searched:
 
 @dataclass(slots=True)
 class Comparison:
-    """Outcome of all searches; every list but `took_ms` has what was wrong."""
+    """Outcome of all searches; every list but the first two has what was wrong."""
 
     took_ms: list[float] = field(default_factory=list)
+    """Processor time of each search at its first attempt: there is no other."""
+    steps: list[int] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     bad_answers: list[str] = field(default_factory=list)
     false_refusals: list[str] = field(default_factory=list)
     wrong_reasons: list[str] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
     undecided_ducts: list[str] = field(default_factory=list)
-    """Searches without a verdict where links have common risks: these may be too hard."""
+    """Searches without a verdict, and without an answer, where links have common risks."""
+    unfound_ducts: list[str] = field(default_factory=list)
+    """Searches without a verdict where links have common risks and the solver finds paths."""
     with_ducts: int = 0
+    with_parallels: int = 0
     unjudged: int = 0
     """Refusals on which the solver found no verdict in its own time."""
 
     def add(self, one: Searched) -> None:
         self.took_ms.append(one.ms)
+        self.steps.append(one.steps)
         self.with_ducts += one.topology.has_ducts
+        self.with_parallels += one.topology.has_parallels
         reason = one.answer.reason if isinstance(one.answer, NotFound) else "found"
         self.kinds[f"{one.common} common, {len(one.demand.bounds_us)} paths, {reason}"] += 1
         if isinstance(one.answer, Found):
@@ -106,7 +128,7 @@ class Comparison:
         if answer.reason not in {"disconnected", "disjoint"} and is_possible(
             one.topology, one.demand
         ):
-            (self.undecided_ducts if is_undecided else self.false_refusals).append(described(one))
+            (self.unfound_ducts if is_undecided else self.false_refusals).append(described(one))
         elif answer.reason == "budget":
             (self.undecided_ducts if one.topology.has_ducts else self.undecided).append(
                 described(one)
@@ -124,7 +146,7 @@ class Comparison:
                 self.wrong_reasons.append(f"{there} are there: {described(one)}")
 
     def figures(self) -> dict[str, float]:
-        took_ms = sorted(self.took_ms)
+        took_ms, steps = sorted(self.took_ms), sorted(self.steps)
         return {
             "searches": len(took_ms),
             "refusals": sum(n for kind, n in self.kinds.items() if not kind.endswith("found")),
@@ -132,12 +154,16 @@ class Comparison:
             "false_refusals": len(self.false_refusals),
             "wrong_reasons": len(self.wrong_reasons),
             "undecided": len(self.undecided),
+            "with_parallels": self.with_parallels,
             "with_ducts": self.with_ducts,
             "undecided_ducts": len(self.undecided_ducts),
+            "unfound_ducts": len(self.unfound_ducts),
             "unjudged": self.unjudged,
             "search_ms_p50": round(took_ms[len(took_ms) // 2], 3),
             "search_ms_p99": round(took_ms[len(took_ms) * 99 // 100], 3),
             "search_ms_max": round(took_ms[-1], 3),
+            "search_steps_p99": steps[len(steps) * 99 // 100],
+            "search_steps_max": steps[-1],
         }
 
     def missed(self) -> list[str]:
@@ -149,6 +175,8 @@ class Comparison:
             "wrong_reasons": 0,
             "undecided": 0,
             "undecided_ducts": DUCTS_UNDECIDED_MAX * self.with_ducts,
+            "unfound_ducts": DUCTS_UNFOUND_MAX * self.with_ducts,
+            "unjudged": UNJUDGED_MAX * len(self.took_ms),
             "search_ms_p99": P99_MS_MAX,
             "search_ms_max": MS_MAX,
         }
@@ -162,17 +190,14 @@ class Comparison:
 def compare(searches: int, topologies: int, seed: int) -> Iterator[Searched]:
     """Yield the searches: as many for each topology."""
     for index in range(topologies):
-        topology = _topology(index, topologies, seed)
+        topology = topology_at(index, topologies, seed)
         graph = topology.graph()
         random = Random(f"{topology.name}/{seed}/{index}")
         for _ in range(-(-searches // topologies)):
             excluded, present = _failures(topology, random)
             demand = _demand(topology, graph, random, excluded)
-            answer, ms = min(
-                (_timed(graph, demand, excluded) for _ in range(ATTEMPTS)),
-                key=lambda timed: timed[1],
-            )
-            yield Searched(present, demand, answer, ms)
+            answer, ms, steps = _timed(graph, demand, excluded)
+            yield Searched(present, demand, answer, ms, steps)
 
 
 def complaint(topology: Topology, demand: Demand, answer: Found) -> str | None:
@@ -232,13 +257,17 @@ def _paths_max(topology: Topology, demand: Demand) -> int:
     return 0
 
 
-def _topology(index: int, topologies: int, seed: int) -> Topology:
-    found = _without_ducts(index, topologies, seed)
-    has_ducts = index // 2 % 2 and len(found.routers) <= DUCT_ROUTERS_MAX
-    return with_ducts(found, Random(f"ducts of {found.name}/{seed}")) if has_ducts else found
+def topology_at(index: int, topologies: int, seed: int) -> Topology:
+    """Return the topology of this place; every other pair has links beside each other."""
+    found = _alone(index, topologies, seed)
+    if not index // 2 % 2:
+        return found
+    has_ducts = len(found.routers) <= DUCT_ROUTERS_MAX
+    add = with_ducts if has_ducts else with_parallels
+    return add(found, Random(f"ducts of {found.name}/{seed}"))
 
 
-def _without_ducts(index: int, topologies: int, seed: int) -> Topology:
+def _alone(index: int, topologies: int, seed: int) -> Topology:
     if index % 2:
         keys = _real_keys(ROUTERS_MIN, ROUTERS_MAX)
         return real(keys[index * len(keys) // topologies], seed + index)
@@ -271,7 +300,7 @@ def _demand(
     )
     if random.random() < BOUNDLESS:
         return plain
-    refusal, _ = _timed(graph, replace(plain, bounds_us=(0,) * paths), excluded)
+    refusal, *_ = _timed(graph, replace(plain, bounds_us=(0,) * paths), excluded)
     least_us = refusal.latency_us_best if isinstance(refusal, NotFound) else 0
     least_us = least_us or SOME_US
     bound_us = round(least_us * random.uniform(0.95, 1.3))
@@ -283,7 +312,8 @@ def _demand(
 
 def _timed(
     graph: PathGraph, demand: Demand, excluded: frozenset[int]
-) -> tuple[Found | NotFound, float]:
+) -> tuple[Found | NotFound, float, int]:
+    whole = Budget(zero_clock, WHOLE_S)
     before_s = time.thread_time()
     answer = disjoint_paths(
         graph,
@@ -292,8 +322,9 @@ def _timed(
         demand.bounds_us,
         excluded_channels=excluded,
         clock=zero_clock,
+        whole=whole,
     )
-    return answer, 1_000 * (time.thread_time() - before_s)
+    return answer, 1_000 * (time.thread_time() - before_s), whole.steps
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -309,6 +340,7 @@ def main(argv: list[str] | None = None) -> int:
         *comparison.false_refusals,
         *comparison.wrong_reasons,
         *comparison.undecided,
+        *comparison.unfound_ducts,
     ):
         _tell(wrong)
     for kind in sorted(comparison.kinds):

@@ -62,6 +62,11 @@ class Topology:
         """True if links have named risks in common."""
         return any(len(arc.risks) > 1 for arc in self.arcs)
 
+    @property
+    def has_parallels(self) -> bool:
+        """True if some links lie beside others, between the same two routers."""
+        return len({(arc.from_router, arc.to_router) for arc in self.arcs}) < len(self.arcs)
+
     def graph(self) -> PathGraph:
         return PathGraph(self.arcs, self.router_latency_us)
 
@@ -98,11 +103,14 @@ def random_topology(family: str, routers: int, seed: int) -> Topology:
     return _topology(f"{family}/{routers}/{seed}", routers, links, random)
 
 
-def with_ducts(topology: Topology, random: Random) -> Topology:
-    """Return the topology with links beside some others, and with ducts that several links share.
+def with_parallels(topology: Topology, random: Random) -> Topology:
+    """Return the topology with links beside some others, between the same two routers."""
+    arcs = tuple(arc for link in _with_links_beside(topology, random) for arc in link)
+    return replace(topology, name=f"{topology.name} with parallels", arcs=arcs)
 
-    The links of a duct often lie beside each other: they leave the same router.
-    """
+
+def _with_links_beside(topology: Topology, random: Random) -> list[tuple[Arc, ...]]:
+    """Return all links, those beside others last, each with its channels both ways."""
     links = [topology.arcs[at : at + 2] for at in range(0, len(topology.arcs), 2)]
     number = len(topology.arcs)
     for link in random.sample(links, round(BESIDE_SHARE * len(links))):
@@ -115,6 +123,15 @@ def with_ducts(topology: Topology, random: Random) -> Topology:
             )
         )
         number += len(link)
+    return links
+
+
+def with_ducts(topology: Topology, random: Random) -> Topology:
+    """Return the topology with links beside some others, and with ducts that several links share.
+
+    The links of a duct often lie beside each other: they leave the same router.
+    """
+    links = _with_links_beside(topology, random)
     ducts: dict[int, tuple[str, ...]] = {}
     for duct in range(max(1, round(DUCT_SHARE * len(links)))):
         first = random.randrange(len(links))

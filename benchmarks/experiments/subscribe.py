@@ -10,7 +10,7 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from benchmarks.allocation import allocation_times_ms
 from benchmarks.class_latencies import class_figures
@@ -19,6 +19,7 @@ from benchmarks.cloud_rig import CloudRig, routers_behind
 from benchmarks.errors import BenchmarkError
 from benchmarks.experiments.experiment import (
     AWAKE,
+    Bound,
     Experiment,
     Figure,
     Options,
@@ -38,12 +39,29 @@ from benchmarks.path_latencies import (
 from benchmarks.statistics import median_ratio
 from benchmarks.storm_stream import StormStream
 from benchmarks.subscribing import Asked, Storm, Subscribers, quantile
+from benchmarks.versions import AGAINST, PAIRS, compared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
 SLOW, LONE = (1, 1), "lone-"
+AGAINST_SETTINGS: Final[dict[str, Figure]] = {
+    "runs": 1,
+    "subscriptions": 4_000,
+    "lone": 100,
+    "stream": 0.5,
+    "seconds": 1.0,
+    "allocations": 500,
+}
+"""Settings beside another checkout: storms and lone requests, and as little else as possible."""
+AGAINST_COSTS: Final = {
+    "subscription": "1/subscriptions_per_s",
+    "broker_cpu": "broker_cpu_ms",
+    "lone": "lone_ms_p50",
+    "allocate": "allocate_ms_p50",
+}
+"""Costs that are compared with another checkout: names of ratios, and their figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +97,17 @@ def measure(options: Options, progress: Progress) -> Result:
         runs.figures["fsync_ms_p99"] = round(rig.survey()["journal"]["fsync_ms_p99"], 3)
         runs.figures["journal_on"] = _filesystem(rig.folder)
     runs.figures |= _allocations(options, progress)
+    bounds: tuple[Bound, ...] = ()
+    if options.text("against"):
+        compared_figures, bounds = compared(
+            "subscribe",
+            options.text("against"),
+            AGAINST_SETTINGS | {"clients": edges, "ring": options.whole("ring")},
+            AGAINST_COSTS,
+            options.whole("against_pairs"),
+            lambda done, what: progress(0.99 + 0.01 * done, what),
+        )
+        runs.figures |= compared_figures
     progress(1.0, "done")
     figures: dict[str, Figure] = {
         **runs.figures,
@@ -94,6 +123,7 @@ def measure(options: Options, progress: Progress) -> Result:
         title=f"subscriptions into a cloud of {len(topology.routers)} routers",
         columns=("figure", "value"),
         table=tuple((name, f"{value}") for name, value in figures.items()),
+        bounds=bounds,
     )
 
 
@@ -281,6 +311,8 @@ SUBSCRIBE = Experiment(
         Parameter("allocations", 3_000, "allocations in one large cloud of each family", least=1),
         Parameter("allocation_routers", 200, "routers of such a cloud", least=3),
         Parameter("folder", "", "where the cloud's files and journal lie; a temporary one"),
+        AGAINST,
+        PAIRS,
     ),
     measure=measure,
 )

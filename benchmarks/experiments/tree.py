@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.experiments.experiment import (
+    Bound,
     Experiment,
     Figure,
     Options,
@@ -27,6 +28,7 @@ from benchmarks.tree_growth import measure_growth, spread, storms_of
 from benchmarks.tree_memory import bytes_per_subscription
 from benchmarks.tree_operations import messages_per_operation
 from benchmarks.tree_storms import TreeSubscribers
+from benchmarks.versions import AGAINST, PAIRS, compared
 from lab.national_grid import GridSize, national_grid
 from lab.stand_by import measure_takeover
 
@@ -36,6 +38,14 @@ if TYPE_CHECKING:
 LEVELS: Final = (2, 3, 4)
 USUAL_LEVELS: Final = 3
 """Levels of the tree in which all kinds of operations, and memory, are counted."""
+AGAINST_CLOUDS: Final = 10
+"""Size of the grids beside another checkout, besides the trees of two to four levels."""
+AGAINST_SAME: Final = ("subscriptions", "branching", "routers", "pairs")
+AGAINST_COSTS: Final = {
+    **{f"subscription_depth{levels}": f"1/subscriptions_per_s_depth{levels}" for levels in LEVELS},
+    "first_subscription": "first_subscription_us",
+}
+"""Costs that are compared with another checkout: names of ratios, and their figures."""
 TABLED: Final = (
     "subscription_us_",
     "growth_exponent_",
@@ -67,6 +77,18 @@ def measure(options: Options, progress: Progress) -> Result:
         country = Country(options.whole("full_clouds"))
         figures |= country.measure(lambda done, what: progress(share + 0.74 * done, what))
     figures |= _takeovers(options.whole("takeovers"))
+    bounds: tuple[Bound, ...] = ()
+    if options.text("against"):
+        compared_figures, bounds = compared(
+            "tree",
+            options.text("against"),
+            {name: options.values[name] for name in AGAINST_SAME}
+            | {"runs": 1, "clouds": AGAINST_CLOUDS, "takeovers": 0},
+            AGAINST_COSTS,
+            options.whole("against_pairs"),
+            lambda done, what: progress(0.99 + 0.01 * done, what),
+        )
+        figures |= compared_figures
     progress(1.0, "done")
     figures |= {**watch.figures(), "runs": options.whole("runs")}
     return Result(
@@ -74,6 +96,7 @@ def measure(options: Options, progress: Progress) -> Result:
         title="subscriptions between clouds",
         columns=("figure", "value"),
         table=_table(figures),
+        bounds=bounds,
     )
 
 
@@ -127,7 +150,7 @@ def _table(figures: Mapping[str, Figure]) -> tuple[tuple[str, str], ...]:
     return tuple(
         (name.replace("_", " "), f"{value:,}" if isinstance(value, int | float) else value)
         for name, value in figures.items()
-        if name.startswith(TABLED) or "per_s_" in name
+        if name.startswith(TABLED) or "per_s_" in name or name.endswith("_ratio")
     )
 
 
@@ -149,6 +172,8 @@ TREE = Experiment(
         Parameter("case", "", "a file of pandapower.to_json, to lay a grid out from it too"),
         Parameter("full", 0, "1,000 clouds, 20,000 routers, 1,000,000 subscriptions too; or 0"),
         Parameter("full_clouds", 1_000, "a smaller country, of 20 routers a cloud", least=2),
+        AGAINST,
+        PAIRS,
     ),
     measure=measure,
 )

@@ -227,6 +227,9 @@ class EndPointsRole:
             "ended_ns": ended_ns,
             "cpu_s": cpu_s,
             "took_ms": [round(ms, 3) for one in asking for ms in one.took_ms],
+            "latency_us": max(
+                (each.contract.latency_us for one in asking for each in one.granted), default=0
+            ),
         }
 
     def _subscribe_pattern(self, question: Question) -> Answer:

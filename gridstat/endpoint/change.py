@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gridstat.model.call_options import checked_calls
+from gridstat.model.path_label import path_steps
 from gridstat.model.qos import BASELINE_MODE
 
 if TYPE_CHECKING:
@@ -162,7 +163,10 @@ def _routes(contract: Contract) -> list[tuple[tuple[str, ...], tuple[int, ...]]]
 
 
 def _routes_text(contract: Contract) -> str:
-    return "; ".join(f"{path.name}: {' > '.join(path.routers)}" for path in contract.paths)
+    return "; ".join(
+        f"{path.name}: {' > '.join(path_steps(path.routers, path.channel_names))}"
+        for path in contract.paths
+    )
 
 
 def _state_text(contract: Contract) -> str:

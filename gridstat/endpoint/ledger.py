@@ -158,4 +158,6 @@ def _worse_gap(one: Ledger, other: Ledger) -> Ledger:
 
 
 def _path_bytes(path: PathEntry) -> int:
-    return PATH_BYTES + 4 * (len(path.name) + sum(len(name) + 2 for name in path.routers))
+    return PATH_BYTES + 4 * (
+        len(path.name) + sum(len(name) + 2 for name in (*path.routers, *path.channel_names))
+    )

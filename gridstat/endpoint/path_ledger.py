@@ -52,6 +52,7 @@ class PathLedger:
     is_open: bool = True
     is_counted: bool = True
     one_in: int = 1
+    channel_names: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         counts = f"expected {self.expected} = delivered {self.delivered} + lost {self.lost}"
@@ -67,7 +68,9 @@ class PathLedger:
         """Return the ledger as it is reported to the broker, which reads no longer path than it
         grants."""
         facts = {name: getattr(self, name) for name in PathEntry.__struct_fields__}
-        return PathEntry(**facts | {"routers": self.routers[:LEDGER_ROUTERS_MAX]})
+        for name in ("routers", "channel_names"):
+            facts[name] = facts[name][:LEDGER_ROUTERS_MAX]
+        return PathEntry(**facts)
 
 
 class EdgeReading(NamedTuple):
@@ -204,6 +207,7 @@ class _PathCounts:
         return PathLedger(
             name=self.name,
             routers=self.path.routers,
+            channel_names=self.path.channel_names,
             expected=self.delivered + self.lost,
             delivered=self.delivered,
             lost=self.lost,
@@ -280,8 +284,9 @@ def _one_in(counted_every: int, every: int) -> int:
     return counted_every // every if every and counted_every % every == 0 else 0
 
 
-_Way: TypeAlias = "tuple[tuple[str, ...], tuple[int, ...]]"
-"""Routers and channels of a path: two channels between the same two routers are two paths."""
+_Way: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
+"""Routers of a path and names of its channels: two channels between the same two routers are two
+paths, and a channel that was taken out and opened again is the same."""
 
 
 class PathLedgers:
@@ -320,7 +325,7 @@ class PathLedgers:
         ends = Counter(path.routers[-1] for path in paths)
         before, self._paths = self._paths, {}
         for index, path in enumerate(paths):
-            way = path.routers, path.channel_ids
+            way = path.routers, path.channel_names
             path_counts = before.pop(way, None) or _PathCounts(path, "", now_ns)
             path_counts.name = path.name or path_name(index)
             path_counts.take(path, ends, now_ns)

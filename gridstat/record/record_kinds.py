@@ -116,9 +116,10 @@ LEDGERS: Final = _kind(
 )
 """Counts of subscribers since each subscription began; they never decrease.
 
-A row with a `path` counts events on that path. `latency_counts` is the histogram of delivered
-events by powers of two of a microsecond. `gap_slots_max` slots were lost in a row up to that of
-`gap_ended_ns`, the worst gap of the newest hour with a gap.
+A row with a `path` counts events on that path, by its label of `model/path_label.py`.
+`latency_counts` is the histogram of delivered events by powers of two of a microsecond.
+`gap_slots_max` slots were lost in a row up to that of `gap_ended_ns`, the worst gap of the newest
+hour with a gap.
 """
 
 COUNTERS: Final = _kind(

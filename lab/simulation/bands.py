@@ -3,7 +3,9 @@
 Each seed draws a network and demands with priorities and bands. The same demands come in the same
 order to two allocators: one serves first come, the other lowers contracts within their bands and
 splits anew from time to time, as a broker does. The value of what is granted is the sum over
-contracts of their priority's weight: whoever is within its band is content.
+contracts of their priority's weight: whoever is within its band is content. That is judged. The sum
+in which each weight counts by the share of the desired rate that was granted is reported beside it:
+bands buy contracts with rates, so it may be lower.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 
 RATES: Final = (30, 50, 60)
 BANDWIDTHS: Final = (20_000, 30_000, 45_000)
-WORST_FACTORS: Final = (30, 60)
+WORST_FACTORS: Final = (1, 2, 5, 10, 30, 60)
+"""Worst acceptable divisors; 1 is a demand without a band."""
 SPLIT_AFTER: Final = 10
 """Demands after which the broker's timer would split anew."""
 
@@ -40,6 +43,8 @@ class Result:
 
     granted: int
     value: int
+    rate_value: float
+    """The same, but each weight by the granted share of the desired rate."""
     urgent_events_per_s: float
     """Events a second of priority 1, over all contracts of that priority."""
 
@@ -70,7 +75,7 @@ def network(random: Random) -> tuple[Resources, list[str]]:
 
 
 def demands(random: Random, names: Sequence[str]) -> list[AllocationRequest]:
-    """Draw demands in the order in which they come; all are content with far less."""
+    """Draw demands in the order in which they come; their bands are wide, narrow, or none."""
     found = []
     for number in range(1, random.randint(60, 120)):
         stream = random.randint(1, 40)
@@ -110,6 +115,7 @@ def serve(seed: int, *, has_bands: bool) -> Result:
     return Result(
         granted=len(held),
         value=sum(weight(one.granted[0].priority) for one in held),
+        rate_value=sum(weight(one.granted[0].priority) / every_of(one.granted) for one in held),
         urgent_events_per_s=float(sum(urgent)),
     )
 
@@ -144,19 +150,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0)
     given = parser.parse_args(argv)
     below = as_urgent = 0
-    values = [0, 0]
+    values, rate_values = [0, 0], [0.0, 0.0]
     for seed in range(given.first, given.first + given.seeds):
         first_come, bands = serve(seed, has_bands=False), serve(seed, has_bands=True)
         values[0] += first_come.value
         values[1] += bands.value
+        rate_values[0] += first_come.rate_value
+        rate_values[1] += bands.rate_value
         as_urgent += bands.urgent_events_per_s >= first_come.urgent_events_per_s
         if bands.value < first_come.value:
             below += 1
             sys.stdout.write(f"seed {seed}: {bands} instead of {first_come}\n")
     sys.stdout.write(
         f"{given.seeds} networks: value {values[1]} by bands, {values[0]} by first come "
-        f"(× {values[1] / values[0]:.2f}); below first come in {below}; the most urgent have as "
-        f"much or more in {as_urgent}\n"
+        f"(× {values[1] / values[0]:.2f}); below first come in {below}; by rates × "
+        f"{rate_values[1] / rate_values[0]:.2f}; the most urgent have as much or more in "
+        f"{as_urgent}\n"
     )
     return 1 if below else 0
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from gridstat.broker.operators.survey import ledger_facts
+from gridstat.console.daemons.ledger_rows import LedgerRows
 from gridstat.model.identifiers import VariableId
 from gridstat.model.latency_histogram import quantile_us
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, StatusVariable
-from gridstat.pipeline.jobs.audit import Audited, find_gaps, run_audit
+from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry
+from gridstat.pipeline.jobs.audit import Audited, base_and_later_ledgers, find_gaps, run_audit
 from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.schemas import AUDIT
 from gridstat.pipeline.stages.contract_audit import GAPS_COLUMNS, Witnesses, all_gaps, audit
@@ -34,7 +37,7 @@ from tests.spark.audit_case import (
     ledgers,
     own_gaps,
 )
-from tests.spark.audit_folder import record_all
+from tests.spark.audit_folder import record, record_all
 from tests.spark.audit_oracle import (
     COUNTS,
     HOUR_NS,
@@ -329,3 +332,26 @@ def test_an_empty_folder_has_nothing_to_audit(spark: SparkSession, tmp_path: Pat
     found = run_audit(spark, folder)
     assert (found.rows, found.hours, found.broken, found.untold) == (0, 0, 0, 0)
     assert find_gaps(spark, folder).toArrow().num_rows == 0
+
+
+def test_each_of_two_paths_beside_each_other_keeps_its_last_reading(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What lies before the audited hours is kept by path: one lost all, the other nothing."""
+    folder = PipelineFolder(tmp_path)
+    rows, found = LedgerRows(0.0), list[Row]()
+    for minute in range(3):
+        paths = tuple(
+            PathEntry(name, ("c1/e0", "c1/e1"), minute, minute - lost, lost, channel_names=names)
+            for name, lost, names in (("path 1", 0, ()), ("path 2", minute, ("north",)))
+        )
+        entry = LedgerEntry(TOLD, expected=minute, delivered=minute, paths=paths)
+        account = [contract(TOLD, 0) | {"ledger": ledger_facts(entry)}]
+        found += rows.rows(account, BEGAN_NS + 60 * minute * SECOND_NS)
+    record(folder, LEDGERS, found, 100)
+    kept = base_and_later_ledgers(spark, folder, BEGAN_NS + HOUR_NS).collect()
+    assert {row["path"]: (row["expected"], row["lost"]) for row in kept} == {
+        None: (2, 0),
+        "c1/e0>c1/e1": (2, 0),
+        "c1/e0>#north>c1/e1": (2, 2),
+    }

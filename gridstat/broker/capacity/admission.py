@@ -27,6 +27,7 @@ from gridstat.model.errors import (
     SearchUndecided,
     SkewNotSatisfiable,
 )
+from gridstat.model.path_label import path_text
 from gridstat.model.qos import PATH_ROUTERS_MAX
 from gridstat.model.rate_law import MODAL_DIVISORS_MAX
 
@@ -176,7 +177,7 @@ def too_slow(
     """
     elements: list[Element] = [*path.routers, *path.channel_ids]
     slowest = max(elements, key=lambda element: latency_us_of(resources, element))
-    label, walk = label_of(resources, slowest), " → ".join(path.routers)
+    label, walk = label_of(resources, slowest), path_text(path.routers, path.channel_names)
     if skewed is not None:
         text = f"the path {walk} is too slow for a second one: {reason(skewed, path.latency_us)}"
         return Obstacle(Limit.SKEW, slowest, label, missing_us, "µs", text)

@@ -81,12 +81,16 @@ def _gates_at(gates: Gates, router: str) -> tuple[str, ...]:
     return tuple([f"channel {number}" for name, number in gates if name == router])
 
 
-class AllocatedPath(Struct, frozen=True):
-    """One path from a source to a target; `latency_us` was predicted when it was granted."""
+class AllocatedPath(Struct, frozen=True, omit_defaults=True):
+    """One path from a source to a target; `latency_us` was predicted when it was granted.
+
+    `channel_names` is empty if no channel of the path has a name.
+    """
 
     routers: tuple[str, ...]
     channel_ids: tuple[int, ...]
     latency_us: int
+    channel_names: tuple[str, ...] = ()
 
 
 class Allocation(Struct, frozen=True):

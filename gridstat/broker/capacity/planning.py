@@ -266,6 +266,7 @@ class Planner:
                     path.channel_ids,
                     self._resources.path_us(path.routers, path.channel_ids)
                     + trial.request.delay_us,
+                    self._resources.channel_names(path.channel_ids),
                 )
                 for path in found.paths
             ]

@@ -21,6 +21,7 @@ from gridstat.broker.capacity.stream_costs import StreamCost
 from gridstat.model.cloud import label_of_way
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
+from gridstat.model.path_label import named_channels
 from gridstat.model.paths import Arc, PathGraph
 from gridstat.model.probe_law import PROBES_DEFAULT
 from gridstat.model.qos import BASELINE_MODE
@@ -212,6 +213,11 @@ class Resources:
             return self._channels[channel_id]
         except KeyError:
             raise NoSuchChannel(f"there is no channel {channel_id}") from None
+
+    def channel_names(self, channel_ids: Iterable[int]) -> tuple[str, ...]:
+        """Return the names of the channels of a path; empty if none of them has a name."""
+        hops = [self._channels[number].channel for number in channel_ids]
+        return named_channels(["" if channel is None else channel.name for channel in hops])
 
     def delivery(self, router: str, subscriber: str) -> HopAccount | None:
         """Return the last hop from an edge to a subscriber, if any contract uses it."""

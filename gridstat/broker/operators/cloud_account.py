@@ -129,5 +129,7 @@ class CloudAccount:
 
 def _bytes_of(ledger: LedgerEntry | None) -> int:
     paths = () if ledger is None else ledger.paths
-    names = sum(len(name) for path in paths for name in (path.name, *path.routers))
+    names = sum(
+        len(name) for path in paths for name in (path.name, *path.routers, *path.channel_names)
+    )
     return _CONTRACT_BYTES + _PATH_BYTES * len(paths) + names

@@ -8,6 +8,7 @@ import msgspec
 
 from gridstat.broker.records.parent_state import contract_name
 from gridstat.broker.segments.segment_paths import current_pieces, whole_outcome
+from gridstat.net.command.segment_messages import joined_names
 
 if TYPE_CHECKING:
     from gridstat.broker.records.operations import Subscribed
@@ -56,15 +57,15 @@ def asked_explained(registry: Registry, found: AskedContract, detection: Detecti
         return facts
     segment = own_segment(registry, found)
     facts["is_node_disjoint"] = granted.is_node_disjoint
+    pieces = [current_pieces(path, segment, detection) for path in granted.paths]
     facts["paths"] = [
         {
             "routers": routers,
+            "channel_names": list(joined_names(of_path)),
             "latency_us": path.latency_us,
-            "pieces": [
-                msgspec.to_builtins(piece) for piece in current_pieces(path, segment, detection)
-            ],
+            "pieces": [msgspec.to_builtins(piece) for piece in of_path],
         }
-        for routers, path in zip(facts["paths"], granted.paths, strict=True)
+        for routers, path, of_path in zip(facts["paths"], granted.paths, pieces, strict=True)
     ]
     return facts
 

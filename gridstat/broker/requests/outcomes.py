@@ -99,6 +99,7 @@ def granted(
                     channel_ids=path.channel_ids,
                     latency_us=path.latency_us,
                     name=path_name(index),
+                    channel_names=path.channel_names,
                 )
                 for index, path in enumerate(record.paths)
             ]

@@ -17,6 +17,7 @@ from gridstat.model.errors import (
     NoSuchRouter,
     NotAuthorised,
 )
+from gridstat.model.path_label import path_label
 from gridstat.net.command.endpoint_messages import (
     LEDGER_PATHS_MAX,
     Answer,
@@ -191,8 +192,8 @@ def _adds_up(path: PathEntry) -> bool:
     )
 
 
-def _key(path: PathEntry) -> tuple[str, ...]:
-    return path.routers or (path.name,)
+def _key(path: PathEntry) -> str:
+    return path_label(path.routers, path.channel_names) or path.name
 
 
 # Addresses of names: a router is reached at the address that it reported (S0 §2.3.8).

@@ -9,7 +9,12 @@ from gridstat.broker.requests.outcomes import few_words
 from gridstat.broker.tables.detection import longest
 from gridstat.model.identifiers import path_name
 from gridstat.net.command.endpoint_messages import GrantedOutcome, GrantedPath
-from gridstat.net.command.segment_messages import PathSegment, SegmentedPath, joined_routers
+from gridstat.net.command.segment_messages import (
+    PathSegment,
+    SegmentedPath,
+    joined_names,
+    joined_routers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -61,6 +66,7 @@ def segmented_paths(
             channel_ids=path.channel_ids,
             latency_us=latency_us,
             detection_ms=detection.on_channels(path.channel_ids),
+            channel_names=path.channel_names,
         )
         found.append(
             SegmentedPath(entry=entry, exit=exit_channel, latency_us=latency_us, pieces=(piece,))
@@ -110,6 +116,7 @@ def _joined(index: int, latency_us: int, pieces: Sequence[PathSegment]) -> Grant
         channel_ids=tuple(number for piece in pieces for number in piece.channel_ids),
         latency_us=latency_us,
         name=path_name(index),
+        channel_names=joined_names(pieces),
     )
 
 
@@ -139,5 +146,6 @@ def current_pieces(
         channel_ids=now.channel_ids,
         latency_us=last.latency_us,
         detection_ms=detection.on_channels(now.channel_ids),
+        channel_names=now.channel_names,
     )
     return (*path.pieces[:-1], current)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from gridstat.broker.tree.tree_operations import ScopePath
+from gridstat.model.path_label import named_channels
 from gridstat.net.command.segment_messages import Gate, PathSegment, SegmentedPath
 
 if TYPE_CHECKING:
@@ -235,6 +236,7 @@ def _channel_piece(channels: OwnedChannels, channel_id: int, owner: str) -> Path
         channel_ids=(channel_id,),
         latency_us=channels.latency_us(channel_id),
         detection_ms=channels.detection_ms(channel_id),
+        channel_names=named_channels([channel.name]),
     )
 
 

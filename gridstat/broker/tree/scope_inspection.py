@@ -102,6 +102,7 @@ class ScopeInspection:
                         {
                             "owner": piece.owner,
                             "routers": list(piece.routers),
+                            "channel_names": list(piece.channel_names),
                             "latency_us": piece.latency_us,
                             "detection_ms": piece.detection_ms,
                         }

@@ -17,7 +17,7 @@ from gridstat.console.cli.options import AsJson, Folder, Operator
 from gridstat.console.live.grid_survey import reason_of, watched_brokers
 from gridstat.model.channel_security import NONE
 from gridstat.model.errors import NoSuchVariable
-from gridstat.model.identifiers import path_name
+from gridstat.model.path_label import path_text
 from gridstat.net.command.messages import Explain
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def explained_segment(segment: dict[str, Any], paths: list[dict[str, Any]]) -> I
     replied."""
     yield f"  a segment of contract {segment['contract']} ({segment['stage']})"
     for number, path in enumerate(paths, start=1):
-        yield f"    path {number}: {' → '.join(path['routers'])}"
+        yield f"    path {number}: {way_text(path)}"
 
 
 def known_channels(replies: Iterable[dict[str, Any]]) -> Channels:
@@ -148,7 +148,7 @@ def piece_text(piece: dict[str, Any], channels: Channels) -> str:
     """A part of a path between clouds: routers of one cloud, or a channel between two."""
     is_between = any(number >= BETWEEN_CLOUDS for number in piece["channel_ids"])
     what = f"channel of {piece['owner']}" if is_between else f"segment of {piece['owner']}"
-    way = " → ".join(piece["routers"])
+    way = way_text(piece)
     if is_between and (known := channels_of(piece, channels)):
         way = ", ".join(str(channel["label"]).replace("→", " → ") for channel in known)
     return f"{what}: {way}, {milliseconds(piece['latency_us'])}"
@@ -156,11 +156,7 @@ def piece_text(piece: dict[str, Any], channels: Channels) -> str:
 
 def way_text(path: dict[str, Any]) -> str:
     """The routers of a path, and between them the names of the channels that have one."""
-    names = path.get("channel_names") or [""] * (len(path["routers"]) - 1)
-    first, *others = (str(router) for router in path["routers"])
-    return first + "".join(
-        f" →{name and f'#{name}'} {router}" for name, router in zip(names, others, strict=False)
-    )
+    return path_text(path["routers"], path.get("channel_names", ()))
 
 
 def explained_subscription(
@@ -189,7 +185,7 @@ def explained_subscription(
         yield f"    {hop} is {PLAIN} (security none)"
     for number, path in enumerate(subscription["paths"], start=1):
         yield f"    path {number}: {way_text(path)}, predicted {milliseconds(path['latency_us'])}"
-        yield from counted_on(path["routers"], ledger, number)
+        yield from counted_on(path, ledger)
         for piece in path.get("pieces", ()):
             yield f"      {piece_text(piece, channels)}"
         for part in path.get("parts", ()):
@@ -292,24 +288,22 @@ def detection_text(detection_ms: int | None) -> str:
     return f"a dead channel is noticed after {detection_ms:,} ms of silence"
 
 
-def counted_on(routers: list[str], ledger: dict[str, Any] | None, number: int) -> Iterator[str]:
+def counted_on(way: dict[str, Any], ledger: dict[str, Any] | None) -> Iterator[str]:
     """Yield the subscriber's counts of a path; with one path only, the counts of the whole
     contract."""
     if ledger is None:
         return
-    paths = ledger.get("paths") or [{**ledger, "routers": routers, "first": ledger["delivered"]}]
-    of_it = [path for path in paths if list(path["routers"]) == routers]
-    # Paths over channels beside each other cross the same routers, and differ in their number.
-    is_one_of_several = len(of_it) > 1
-    for path in of_it:
-        if not is_one_of_several or path["name"] == path_name(number - 1):
+    names = {key: way[key] for key in ("routers", "channel_names") if key in way}
+    paths = ledger.get("paths") or [{**ledger, **names, "first": ledger["delivered"]}]
+    for path in paths:
+        if way_text(path) == way_text(way):
             yield f"      came by it: {path_counts(path)}"
 
 
 def left_paths(ledger: dict[str, Any] | None) -> Iterator[str]:
     for path in ledger.get("paths", ()) if ledger else ():
         if not path["is_open"]:
-            way = " → ".join(path["routers"]) or path["name"]
+            way = way_text(path) or path["name"]
             yield f"    earlier: {way}: {path_counts(path)}"
 
 

@@ -31,6 +31,7 @@ from gridstat.endpoint.subscriber import read_decoded
 from gridstat.model.channel_security import HOP
 from gridstat.model.cloud import is_pattern
 from gridstat.model.errors import Misuse
+from gridstat.model.path_label import path_label
 from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
@@ -236,7 +237,9 @@ def change_facts(change: Change) -> dict[str, Any]:
     if change.policed:
         facts["policed"] = dict(change.policed)
     if change.contract is not None:
-        facts["paths"] = [list(path.routers) for path in change.contract.paths]
+        paths = change.contract.paths
+        facts["paths"] = [list(path.routers) for path in paths]
+        facts["path_labels"] = [path_label(path.routers, path.channel_names) for path in paths]
         facts["paths_down"] = list(change.contract.paths_down or ())
     return facts
 

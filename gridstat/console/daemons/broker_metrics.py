@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from gridstat.console.daemons.listener_metrics import listener_families
+from gridstat.model.path_label import path_label
 from gridstat.net.command.endpoint_messages import LEDGER_COUNTS, PATH_COUNTS
 
 if TYPE_CHECKING:
@@ -156,7 +157,9 @@ def _path_ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
     )
     for number, subscriber, name, ledger in ledgers:
         # A series that comes twice spoils the whole page, and the end-point says the names.
-        paths = {">".join(path.routers) or path.name: path for path in ledger.paths}
+        paths = {
+            path_label(path.routers, path.channel_names) or path.name: path for path in ledger.paths
+        }
         for label, path in paths.items():
             for outcome in PATH_COUNTS if path.is_counted else ():
                 count = getattr(path, outcome)

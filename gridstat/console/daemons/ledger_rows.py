@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from gridstat.model.path_label import path_label
 from gridstat.net.command.endpoint_messages import LEDGER_COUNTS
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _ledgers(contract: Facts) -> Iterator[Row]:
     for path in ledger["paths"]:
         if path["is_counted"]:
             yield {
-                "path": ">".join(path["routers"]) or path["name"],
+                "path": path_label(path["routers"], path.get("channel_names", ())) or path["name"],
                 **dict.fromkeys(LEDGER_COUNTS, 0),
                 "expected": path["expected"],
                 "delivered": path["delivered"],

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from gridstat.console.fitted_table import Column, FittedTable
 from gridstat.model.channel_security import NONE
+from gridstat.model.path_label import path_steps
 from gridstat.net.command.endpoint_messages import LEDGER_COUNTS
 
 if TYPE_CHECKING:
@@ -149,14 +150,15 @@ def subscription_table(subscriptions: Iterable[dict[str, Any]]) -> FittedTable:
 
 
 def worst_path(paths: Iterable[dict[str, Any]]) -> str:
-    """The open path that has lost the largest share, by the routers between its ends."""
+    """The open path that has lost the largest share, by the routers between its ends and the
+    channels that have a name."""
     counted = [
         path for path in paths if path["is_open"] and path.get("is_counted", True) and path["lost"]
     ]
     if not counted:
         return ""
     worst = max(counted, key=lambda path: (_share_lost(path), path["name"]))
-    inner = " ".join(worst["routers"][1:-1])
+    inner = " ".join(path_steps(worst["routers"], worst.get("channel_names", ()))[1:-1])
     share = 100 * _share_lost(worst)
     return f"{worst['name']}{inner and f' ({inner})'}: {worst['lost']:,} lost, {share:.2f} %"
 

@@ -210,7 +210,8 @@ class PathEntry(Struct, frozen=True):
     """Counts of the events that arrived by one path of a contract; `is_open` while it is in use.
 
     `is_counted` is false if the subscriber cannot tell the paths apart; the counts then mean
-    nothing. At least one in `one_in` due slots was examined, and stands for that many.
+    nothing. At least one in `one_in` due slots was examined, and stands for that many. The channels
+    between the routers have no names if `channel_names` is empty.
     """
 
     name: ShortText
@@ -223,6 +224,7 @@ class PathEntry(Struct, frozen=True):
     is_open: bool = True
     is_counted: bool = True
     one_in: Annotated[int, msgspec.Meta(ge=1)] = 1
+    channel_names: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=LEDGER_ROUTERS_MAX)] = ()
 
 
 class LedgerEntry(Struct, frozen=True):
@@ -354,15 +356,16 @@ class PublishedOutcome(Struct, frozen=True):
 class GrantedPath(Struct, frozen=True):
     """One of the disjoint paths, in order, with its predicted p99 latency.
 
-    `name` gives the position in that order; name and routers together identify the path in a
-    ledger. Admission allows at most `LEDGER_ROUTERS_MAX` routers; earlier releases had no
-    bound.
+    `name` gives the position in that order; routers and the names of the channels between them
+    identify the path in a ledger. `channel_names` is empty if none has a name. Admission allows at
+    most `LEDGER_ROUTERS_MAX` routers; earlier releases had no bound.
     """
 
     routers: tuple[str, ...]
     channel_ids: tuple[int, ...]
     latency_us: int
     name: str = ""
+    channel_names: tuple[str, ...] = ()
 
 
 class GrantedOutcome(Struct, frozen=True):

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
+from gridstat.model.path_label import named_channels
 from gridstat.model.qos import PATH_ROUTERS_MAX, ModalQos, Qos
 from gridstat.model.status import StatusVariable
 from gridstat.net.command.endpoint_messages import RefusedOutcome
@@ -124,7 +125,7 @@ class PathSegment(Struct, frozen=True, tag="Piece"):
 
     A channel between clouds is a piece of its own: two routers, one channel, its owner.
     `detection_ms` is the longest silence limit of its channels: 0 without channels, None if
-    unknown.
+    unknown. `channel_names` is empty if none of them has a name.
     """
 
     owner: NameText
@@ -134,6 +135,7 @@ class PathSegment(Struct, frozen=True, tag="Piece"):
     channel_ids: Annotated[tuple[int, ...], msgspec.Meta(max_length=PIECE_ROUTERS_MAX)]
     latency_us: LatencyUs
     detection_ms: SilentMs | None = None
+    channel_names: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=PIECE_ROUTERS_MAX)] = ()
 
 
 class SegmentedPath(Struct, frozen=True, tag="PiecedPath"):
@@ -157,6 +159,13 @@ def joined_routers(pieces: Iterable[PathSegment]) -> list[str]:
         is_next = bool(routers) and piece.routers[:1] == (routers[-1],)
         routers += piece.routers[1:] if is_next else piece.routers
     return routers
+
+
+def joined_names(pieces: Iterable[PathSegment]) -> tuple[str, ...]:
+    """Return the names of the channels of consecutive pieces; empty if none of them has a name."""
+    return named_channels(
+        [name for piece in pieces for name in piece.channel_names or ("",) * len(piece.channel_ids)]
+    )
 
 
 Paths: TypeAlias = Annotated[tuple[SegmentedPath, ...], msgspec.Meta(max_length=PATHS_MAX)]

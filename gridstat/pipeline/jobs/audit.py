@@ -108,7 +108,7 @@ def _witnesses(spark: SparkSession, folder: PipelineFolder, since_ns: int) -> tu
     stamped = events.read(spark, events.paths("created_ns", [(read_ns, None)]))
     witnesses = Witnesses(
         contracts=_small(spark, folder, CONTRACTS),
-        ledgers=_ledgers(spark, folder, since_ns),
+        ledgers=base_and_later_ledgers(spark, folder, since_ns),
         streams=_small(spark, folder, STREAMS),
         events=stamped.filter(F.col("created_ns") >= read_ns),
         unrecorded=_small(spark, folder, GAPS),
@@ -133,7 +133,7 @@ def _small(spark: SparkSession, folder: PipelineFolder, kind: RecordKind) -> Dat
     return spark.createDataFrame(read_all(folder.log, kind), from_arrow_schema(kind.schema))
 
 
-def _ledgers(spark: SparkSession, folder: PipelineFolder, since_ns: int) -> DataFrame:
+def base_and_later_ledgers(spark: SparkSession, folder: PipelineFolder, since_ns: int) -> DataFrame:
     """Readings after `since_ns`, and of each subscription the last one before: it is the base."""
     if since_ns <= 0:
         return _recorded(spark, folder, LEDGERS, RowChoice())

@@ -63,5 +63,6 @@ def test_a_change_in_json_has_all_its_facts() -> None:
         "code": 1034,
         "is_over": False,
         "paths": [["c1/e0", "c1/e1"]],
+        "path_labels": ["c1/e0>c1/e1"],
         "paths_down": ["path 1"],
     }

@@ -73,6 +73,10 @@ def path(name: str, expected: int, lost: int, **facts: object) -> dict[str, obje
         ([path("path 1", 100, 1, routers=["c1/e0"]), path("path 2", 0, 0)], "path 1: 1 lost"),
         ([path("path 1", 0, 5)], "path 1 (c1/i1): 5 lost, 100.00 %"),
         ([path("path 1", 100, 9, is_counted=False)], ""),
+        (
+            [path("path 1", 100, 0), path("path 2", 100, 9, channel_names=["", "north"])],
+            "path 2 (c1/i2 #north): 9 lost, 9.00 %",
+        ),
     ],
 )
 def test_top_names_the_path_that_has_lost_the_largest_share(

@@ -6,10 +6,12 @@ import asyncio
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
-from gridstat.endpoint.change import Change, ChangeKind, Subject
+from gridstat.endpoint.change import Change, ChangeKind, Subject, compare
 from gridstat.endpoint.change_stream import ChangeFollowers
+from gridstat.endpoint.contract import contract_of
 from gridstat.endpoint.options import SubscriptionSpec
 from gridstat.endpoint.session_events import SubscriptionRestored
 from gridstat.endpoint.subscriber import Subscription
@@ -409,3 +411,12 @@ def test_a_coroutine_follows_changes_until_the_end() -> None:
         return [found async for found in stream]
 
     assert asyncio.run(follow()) == [change(1), change(2)]
+
+
+def test_a_path_that_moves_to_the_channel_beside_its_own_names_it() -> None:
+    before = contract(DIRECT, down=())
+    (path,) = before.paths
+    north = msgspec.structs.replace(path, channel_ids=(2_000,), channel_names=("north",))
+    after = msgspec.structs.replace(before, paths=(north,))
+    changes = compare(contract_of(before), contract_of(before), contract_of(after))
+    assert [change.reason for change in changes] == ["path 1: c1/e0 > #north > c1/e1"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gridstat.endpoint.path_ledger import (
     EARLIER,
     SETTLE_NS,
@@ -242,6 +244,28 @@ def test_a_path_that_comes_back_goes_on_counting() -> None:
     first, second = book.ledgers()
     assert (first.lost, second.lost) == (0, 10 + 5)
     assert (second.expected, second.is_open) == (200, True)
+
+
+def test_paths_over_channels_beside_each_other_have_ledgers_of_their_own() -> None:
+    north = msgspec.structs.replace(
+        UPPER, channel_ids=(1, 8), name="path 2", channel_names=("", "north")
+    )
+    book = PathLedgers()
+    book.follow((UPPER, north), 0)
+    book.read(at_edge(0, (2, 0, 0), (8, 0, 0)))
+    book.read(at_edge(10, (2, 10, 10), (8, 0, 0)))
+    assert told(book) == [("path 1", 10, 10, 0), ("path 2", 10, 0, 10)]
+    assert [each.entry().channel_names for each in book.ledgers()] == [(), ("", "north")]
+
+
+def test_a_path_whose_channel_was_opened_again_goes_on_counting() -> None:
+    """Its label is the same, and a report of two paths with one label is none."""
+    book = PathLedgers()
+    book.follow((UPPER,), 0)
+    book.read(Counted(0, 0, 0))
+    book.read(Counted(1, 10, 0))
+    book.follow((msgspec.structs.replace(UPPER, channel_ids=(1, 9)),), 2)
+    assert [(each.routers, each.delivered) for each in book.ledgers()] == [(UPPER.routers, 10)]
 
 
 def test_no_count_falls_when_an_edge_begins_anew() -> None:
