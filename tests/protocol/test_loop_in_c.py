@@ -24,7 +24,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "case",
     [
         "a_paced_line_is_free_in_time_though_the_wall_clock_is_set_in_a_call",
-        "a_port_with_nothing_but_rejected_datagrams_is_left_alone_for_a_moment",
+        "a_port_with_nothing_but_rejected_datagrams_is_polled",
+        "polling_ends_when_nothing_is_rejected_any_more",
+        "polling_leaves_time_for_others",
+        "a_single_processor_is_never_polled_away",
         "a_flood_is_drained_without_a_rest",
         "the_urgent_port_never_rests",
         "a_stall_costs_no_event_of_a_sparse_stream",
