@@ -18,7 +18,7 @@ NEAR = {
     "charge-the-first-divisor": 4,
     "drop-a-push": 55,
     "end-who-has-come-back": 14,
-    "forget-the-replaced-at-a-restart": 269,
+    "forget-the-replaced-at-a-restart": 295,
     "keep-decisions-of-a-full-disk": 9,
     "keep-what-rested-on-a-rule": 13,
     "let-load-make-late": 217,

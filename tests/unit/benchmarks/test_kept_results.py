@@ -60,6 +60,14 @@ def test_sealing_a_router_s_channels_costs_no_millisecond() -> None:
 
 
 NAMES = sorted(path.stem for path in RESULTS.glob("*.json"))
+ATTACKS = {"access-rules", "forged-flood", "listeners", "rotations", "sealing", "storm"}
+"""Experiments whose bounds are promises to those who run a grid."""
+
+
+def test_the_experiments_of_attacks_have_kept_results_with_bounds() -> None:
+    assert ATTACKS <= set(NAMES)
+    for name in ATTACKS:
+        assert any(field.endswith("_at_most") for field in kept(name)), name
 
 
 @pytest.mark.parametrize("name", NAMES)
