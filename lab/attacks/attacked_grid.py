@@ -184,9 +184,10 @@ class AttackedGrid:
             raise LabError(f"{len(found)} channels lead from {near} to {far}: {found}")
         return Hop(near, host, found[0]["port"], Heading(*found[0]["heading"]))
 
-    def judged(self, from_ns: int) -> Verdict:
-        """Return the verdict on all events from then until now, once they had time to arrive."""
-        window = Window(from_ns, time.time_ns())
+    def judged(self, from_ns: int, until_ns: int | None = None) -> Verdict:
+        """Return the verdict on all events from then until now, or until another time, once they
+        had time to arrive."""
+        window = Window(from_ns, time.time_ns() if until_ns is None else until_ns)
         deadline_s = time.monotonic() + SETTLE_S
         while not (verdict := self.load.judge(window)).is_clean:
             if time.monotonic() > deadline_s:
