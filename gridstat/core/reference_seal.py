@@ -94,9 +94,9 @@ class AcceptedKey:
     key: ReferenceSealKey
     windows: tuple[ReferenceReplayWindow, ReferenceReplayWindow]
     has_opened: bool = False
-    """Whether it has ever opened a datagram."""
+    """The flag is true once the key has opened a datagram."""
     is_opener: bool = False
-    """Whether it has opened one since that was asked for."""
+    """The flag is true if the key has opened a datagram since that was last asked for."""
     is_told: bool = False
     """Dropped, and what it opened was asked for since."""
 

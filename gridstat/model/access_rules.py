@@ -628,7 +628,7 @@ class _Look:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the look ended before it was over."""
+        """The flag is true if the look ended before it was over."""
         return self.steps > LOOKED_MAX
 
     def is_over(self) -> bool:

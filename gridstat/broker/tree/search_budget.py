@@ -22,7 +22,7 @@ def us_of(steps: int) -> int:
 
 
 class SearchBudget:
-    """What searches may still take, and what they have taken."""
+    """Time that searches may still take, and time that they have taken, both by steps."""
 
     __slots__ = ("budget", "steps_charged", "steps_of_splits")
 

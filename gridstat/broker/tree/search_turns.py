@@ -61,7 +61,7 @@ class SearchTurns:
         self.times = SearchTimes(CHILD_PARTS, CHILD_BURST_NS)
         self._waiting: dict[str, deque[_Waiting]] = {}
         self._used_us: dict[str, int] = {}
-        """What the searches for a contract have taken, until its cloud is told."""
+        """Time that the searches for a contract have taken, until its cloud is told."""
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))

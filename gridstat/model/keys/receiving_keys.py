@@ -50,11 +50,11 @@ class SeenEpochs(NamedTuple):
     """Bytes of epochs in the headers that came to one channel since the last step."""
 
     opened: Collection[int] = ()
-    """Those of authentic datagrams under keys that are accepted."""
+    """Epochs of authentic datagrams under keys that are accepted."""
     dropped: Collection[int] = ()
-    """Those of authentic datagrams under keys that had just been dropped."""
+    """Epochs of authentic datagrams under keys that had just been dropped."""
     unknown: Collection[int] = ()
-    """Those without a key; anybody can send them."""
+    """Epochs without a key; anybody can send them."""
 
 
 class _Tier(IntEnum):
