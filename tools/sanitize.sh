@@ -28,7 +28,8 @@ status=0
 # The journeys trace Python's files, and those of this build lie elsewhere.
 LD_PRELOAD=$("${CC:-cc}" -print-file-name=libasan.so) "$bin/python" -X faulthandler \
     "$bin/pytest" -q --capture=sys -p tools.leaks -o timeout=900 -o pythonpath="$lib ." \
-    --ignore=tests/protocol/test_paths_oracle.py --ignore=tests/protocol/test_journeys.py "${tests[@]}" || status=$?
+    --ignore=tests/protocol/test_paths_oracle.py --ignore=tests/protocol/test_journeys.py \
+    "${tests[@]}" || status=$?
 
 # The leaks of CPython itself are in a report too, and of no interest; tools/leaks.py has read it.
 grep -L 'ERROR: LeakSanitizer' build/asan/report.* 2> /dev/null | xargs -r cat
