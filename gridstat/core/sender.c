@@ -49,6 +49,7 @@ struct gs_sender {
     gs_sealing *asked;   /* Atomic: the key to use from the next run on; NULL: no other. */
     bool is_used_up;     /* The key in use may seal no other run. */
     gs_sealing *ended;   /* Atomic: the one before it, for the control side to close. */
+    gs_sealing *newest;  /* The control side's: the key set last; NULL: none. */
     gs_outgoing_run lone, run;
     gs_sender_counters counters;
     pthread_mutex_t lock;
@@ -482,6 +483,7 @@ static void close_ended(gs_sender *sender)
 void gs_sender_set_key(gs_sender *sender, gs_sealing *sealing)
 {
     close_ended(sender);
+    sender->newest = sealing;
     gs_sealing *asked = sealing == NULL ? &no_sealing : sealing;
     gs_sealing *untaken = __atomic_exchange_n(&sender->asked, asked, __ATOMIC_ACQ_REL);
     if (untaken != &no_sealing)
@@ -494,13 +496,12 @@ void gs_sender_set_key(gs_sender *sender, gs_sealing *sealing)
     }
 }
 
+/* Of the two fields that the sending thread changes, `asked` is empty before `sealing` is the new
+ * key: who asks in between must not be told of the key before. */
 const gs_sealing *gs_sender_key(gs_sender *sender)
 {
     close_ended(sender);
-    const gs_sealing *asked = __atomic_load_n(&sender->asked, __ATOMIC_ACQUIRE);
-    if (asked == NULL)
-        return __atomic_load_n(&sender->sealing, __ATOMIC_ACQUIRE);
-    return asked == &no_sealing ? NULL : asked;
+    return sender->newest;
 }
 
 /* --- Calls from Python ------------------------------------------------------------------ */
