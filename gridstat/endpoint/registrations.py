@@ -6,6 +6,7 @@ point (which was away beyond the grace time, or whose state was purged) gets all
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -50,6 +51,7 @@ RESTARTED: Final = 3
 """Values of `AttachedOutcome.code`: the cloud does not know the end-point, or has purged its
 state."""
 
+KNOWN_SINCE_MAX: Final = 64
 
 WITHDRAWN_MAX: Final = 10_000
 """Withdrawn identifiers that are remembered, for answers that come after the notice."""
@@ -77,7 +79,8 @@ class Registrations:
         self._labels: dict[int, str] = {}
         self._lost_publications: set[str] = set()
         self._lost_subscriptions: set[str] = set()
-        self._known_since = 0
+        self._known_since: deque[int] = deque(maxlen=KNOWN_SINCE_MAX)
+        """The latest values of `AttachedOutcome.known_since`, in the order of their arrival."""
         self.is_leaving = False
         """True if the application has requested to detach: a cloud that does not know us is
         right."""
@@ -93,11 +96,17 @@ class Registrations:
 
         The code alone is not enough: it is the same at an edge that is new to a cloud which knows
         us well. The code of a broker that does not send `known_since` counts at the first edge.
+
+        A broker whose journal was lost may register us by an older request than the one before it
+        did, if that request waited at a router: so any value that is new counts, not only a higher
+        one. A late answer of an earlier broker then costs a repetition of what is held already.
         """
         if not outcome.known_since:
             return is_alone and outcome.code in (STRANGER, RESTARTED)
-        before, self._known_since = self._known_since, max(self._known_since, outcome.known_since)
-        return outcome.known_since > before
+        if outcome.known_since in self._known_since:
+            return False
+        self._known_since.append(outcome.known_since)
+        return True
 
     def requested(self, command: EndPointCommand) -> None:
         """Remove registrations that the application ends, whether or not the cloud answers."""

@@ -138,12 +138,7 @@ class Reservations:
         rate was changed in place.
         """
         held = self.allocator.contracts.get(contract.subscription_id)
-        if (
-            held is None
-            or held.paths != contract.paths
-            or held.granted != contract.granted
-            or held.request.variable != contract.request.variable
-        ):
+        if held is None or _differs(held, contract):
             self.allocator.supersede(contract, is_in_place=is_in_place)
         self.allocator.retiring.assign(contract.subscription_id, generation)
 
@@ -172,3 +167,19 @@ class Reservations:
 
     def _known(self, edges: Iterable[str]) -> list[str]:
         return [edge for edge in edges if edge in self.resources.routers]
+
+
+def _differs(held: Allocation, contract: Allocation) -> bool:
+    """Return whether a contract has other paths, or was asked for in another way.
+
+    A change of the band alone keeps paths and grant, and what is planned later needs the new band.
+    """
+    before, after = held.request, contract.request
+    return (
+        held.paths != contract.paths
+        or held.granted != contract.granted
+        or before.variable != after.variable
+        or before.qos != after.qos
+        or before.sources != after.sources
+        or before.targets != after.targets
+    )

@@ -318,6 +318,25 @@ def test_a_restarted_broker_finds_all_digests_equal_and_sends_nothing(
     assert cloud.differing() == []
 
 
+def test_a_band_that_alone_was_changed_outlives_a_restart_and_then_a_failure(
+    cloud: Conversation,
+) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2))
+    wider = ModalQos({0: QosRequest(redundancy=2, redundancy_worst=1)})
+    change = ChangeSubscription(subscription_id=granted.subscription_id, qos=wider)
+    (changed,) = cloud.ask(CENTRE, "c1/e2", change)
+    assert isinstance(changed, GrantedOutcome)
+    assert changed.paths == granted.paths
+
+    cloud.kill_broker()
+    cloud.start()
+    cut(cloud, changed.paths[0].channel_ids[0])
+
+    record = cloud.broker.registry.subscriptions[granted.subscription_id].record
+    assert record.paths != granted.paths
+    assert record.qos == wider
+
+
 def test_many_contracts_move_in_batches_the_most_urgent_first(cloud: Conversation) -> None:
     names = [cloud.publish(f"{PMU}/v{number}", "c1/e0").name for number in range(200)]
     for number, name in enumerate(names):

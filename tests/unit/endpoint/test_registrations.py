@@ -227,3 +227,16 @@ def test_a_loss_is_seen_though_the_edge_that_was_told_of_it_broke_before_it_told
     assert [type(command) for command in cloud.commands()] == [Attach, Subscribe]
     cloud.attach("c1/e0", code=3, known_since=1_003)
     assert [type(command) for command in cloud.commands()] == [Attach, Subscribe, Attach]
+
+
+def test_a_loss_is_seen_though_the_next_broker_learnt_of_us_by_an_older_request() -> None:
+    cloud = ScriptedCloud("c1/e0", "c1/e1")
+    cloud.attach("c1/e1", known_since=1_007)
+    cloud.ask(subscribe("x"))
+    cloud.answer(granted("x", 5))
+    cloud.submitted.clear()
+    cloud.attach("c1/e0", code=3, known_since=1_006)
+    assert [type(command) for command in cloud.commands()] == [Attach, Subscribe]
+    cloud.cut("c1/e1")
+    cloud.attach("c1/e1", code=1, known_since=1_006)
+    assert [type(command) for command in cloud.commands()] == [Attach, Subscribe, Attach]
