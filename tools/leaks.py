@@ -18,7 +18,7 @@ import gridstat.core._core as core
 if TYPE_CHECKING:
     import pytest
 
-OURS = re.compile(r"gridstat/core/|_(?:core|ends)\.cpython")
+OURS = re.compile(r"gridstat/core/|/_(?:core|ends)\.cpython")
 FRAMES_LOOKED_AT = 6
 
 

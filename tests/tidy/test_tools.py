@@ -24,7 +24,11 @@ Direct leak of 100 byte(s) in 1 object(s) allocated from:
     #0 0x1 in malloc
     #1 0x2 in gs_allocate gridstat/core/memory.c:4
 
-SUMMARY: AddressSanitizer: 108 byte(s) leaked in 2 allocation(s).
+Direct leak of 80 byte(s) in 1 object(s) allocated from:
+    #0 0x1 in realloc
+    #1 0x2  (site-packages/pydantic_core/_pydantic_core.cpython-311-x86_64-linux-gnu.so+0x1)
+
+SUMMARY: AddressSanitizer: 188 byte(s) leaked in 3 allocation(s).
 """
 
 
