@@ -81,7 +81,7 @@ class TreePlan:
         """Return the owner of the channel to which a router of this cloud gives a number."""
         if channel_id < BORDER_BIT:
             return cloud
-        return self.brokers[cloud].above[channel_id >> DEPTH_SHIFT & DEPTH_MASK]
+        return self.brokers[cloud].above[depth_of(channel_id)]
 
 
 def plan_tree(
@@ -127,6 +127,11 @@ def plan_tree(
         for name, higher in above.items()
     }
     return TreePlan(brokers, dict(clouds))
+
+
+def depth_of(channel_id: int) -> int:
+    """Return the depth of the broker that owns a channel between clouds."""
+    return channel_id >> DEPTH_SHIFT & DEPTH_MASK
 
 
 def cloud_of(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from gridstat.net.command.machine import Connected, Received, Send
 from gridstat.net.command.operator_messages import OperatorAnswer
@@ -12,8 +12,10 @@ from lab.simulation.topology import CLOUD
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gridstat.net.command.operator_messages import OperatorCommand
+    from gridstat.net.command.operator_messages import OperatorCommand, TreeCommand
     from lab.simulation.network import Network
+
+    AnyCommand: TypeAlias = OperatorCommand | TreeCommand
 
 
 class OperatorNode(Node):
@@ -26,7 +28,7 @@ class OperatorNode(Node):
     ) -> None:
         super().__init__(network, f"{broker}/{person}", number)
         self._broker = f"broker/{broker}"
-        self._waiting: list[tuple[OperatorCommand, Callable[[OperatorAnswer], None]]] = []
+        self._waiting: list[tuple[AnyCommand, Callable[[OperatorAnswer], None]]] = []
         self._request_id = 0
         self.was_repeated = False
         """Whether the waiting or last answered command may have been received before."""
@@ -43,7 +45,7 @@ class OperatorNode(Node):
         self._request_id += 1
         return self._request_id
 
-    def ask(self, command: OperatorCommand, then: Callable[[OperatorAnswer], None]) -> None:
+    def ask(self, command: AnyCommand, then: Callable[[OperatorAnswer], None]) -> None:
         self._waiting.append((command, then))
         if len(self._waiting) == 1:
             self.was_repeated = False

@@ -120,6 +120,10 @@ class Workload:
             node.application.ask(Publish(publications=requests))
         self._do(Work.SUBSCRIBE, node)
 
+    def subscribe(self, node: EndPointNode) -> None:
+        """Let an end-point subscribe to one more variable."""
+        self._do(Work.SUBSCRIBE, node)
+
     def _do(self, work: Work, node: EndPointNode) -> None:
         if work is Work.CHANGE_CLOUD:
             if self._change_cloud is not None:

@@ -70,7 +70,8 @@ class TreeEffects:
     def _join_parent(self, joined: ParentJoined, done: Applied) -> None:
         """Record the parent's term and the cloud's position; both are facts and not undone."""
         tree, depth = self._tree, self._tree.depth
-        tree.parent_term = max(tree.parent_term, joined.term)
+        parent = joined.above[-1] if joined.above else ""
+        tree.parent_term = max(tree.term_of(parent) if parent else tree.parent_term, joined.term)
         if depth is None:
             tree.numbers_used = joined.numbers_used
         tree.depth, tree.above = joined.depth, joined.above

@@ -119,6 +119,14 @@ class ParentState:
     """Subscription identifier of each held segment, by contract and generation."""
     news: TreeNews = field(default_factory=TreeNews)
 
+    def term_of(self, parent: str) -> int:
+        """Return the highest recorded term of this parent; 0 if the cloud was below another one.
+
+        Every parent counts its own terms.
+        """
+        is_other = bool(self.above) and self.above[-1] != parent
+        return 0 if is_other else self.parent_term
+
     def numbers_used_in(self, variable_id_last: int) -> int:
         """Return the value for JoinTree: all identifiers, until the cloud has joined a parent
         once."""

@@ -4,9 +4,10 @@ States: disconnected, joining (JoinTree sent), joined (TreeJoined received). The
 messages only when joined; earlier ones are dropped. Each component sends its unanswered messages
 again after the next join, so a lost message needs no timeout here; the session itself detects a
 silent peer. A message with a lower term than the stored one comes from an old process of the
-parent: the session ends with `StaleTerm`. The parent's term is durable before the broker counts on
-it; if the journal cannot store the term, the session ends and the broker joins again. A restart
-begins at disconnected.
+parent: the session ends with `StaleTerm`. The stored term of a former parent does not count, since
+each counts its own. The parent's term is durable before the broker counts on it; if the journal
+cannot store the term, the session ends and the broker joins again. A restart begins at
+disconnected.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class ParentSession:
 
     def accepts(self, message: TreeMessageBase) -> bool:
         """Return whether the message has a current term; end the session otherwise."""
-        known = self._context.registry.tree.parent_term
+        known = self._context.registry.tree.term_of(self._context.settings.parent)
         if message.term >= known:
             return True
         stale = StaleTerm(

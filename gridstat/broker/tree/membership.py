@@ -255,8 +255,10 @@ class Membership:
         self._listener.clouds_changed(name)
 
     def dismiss(self, name: str) -> None:
-        """End the session of a broker that is no longer a child."""
+        """End the session of a broker that is no longer a child; its clouds may join elsewhere."""
         self._close(name, self._no_child(name))
+        if self._context.is_parent_joined:
+            self._send_clouds()
 
     def end_session(self, name: str, error: GridStatError) -> None:
         """End the session of a child, or with the parent; the peer may connect again."""

@@ -113,6 +113,8 @@ class ContractListener(Protocol):
 
     def replan_failed(self, contract: str) -> None: ...
 
+    def ends_changed(self, contract: str) -> None: ...
+
     def impairment_of(self, holding: Holding) -> Impaired: ...
 
     def damage_of(self, contract: str) -> Damage: ...
@@ -220,7 +222,7 @@ class OwnedContracts:
     # Requests from below.
 
     def request(self, child: str, message: AskContract) -> None:
-        self._subscribers.learn(message.subscriber, message.ends)
+        are_ends_other = self._subscribers.learn(message.subscriber, message.ends)
         if not self._is_own(message):
             self._forward_up(child, message)
             return
@@ -239,6 +241,8 @@ class OwnedContracts:
                 return
             if message.generation == known.asked and message.qos == known.qos:
                 self._grant(held)
+                if are_ends_other:
+                    self._listener.ends_changed(contract)
                 return
         if self._is_busy(message):
             return

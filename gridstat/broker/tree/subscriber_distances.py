@@ -24,14 +24,17 @@ class SubscriberDistances:
         self._near: dict[str, tuple[Nearness, ...]] = {}
         self._known: dict[tuple[Nearness, ...], tuple[Nearness, ...]] = {}
 
-    def learn(self, subscriber: str, ends: tuple[Nearness, ...]) -> None:
+    def learn(self, subscriber: str, ends: tuple[Nearness, ...]) -> bool:
+        """Record the distances of a subscriber; return whether others were known."""
         near = ends
+        is_other = self._near.get(subscriber) != near
         if len(self._known) > SUBSCRIBERS_MAX:
             self._known.clear()
         self._near.pop(subscriber, None)
         self._near[subscriber] = self._known.setdefault(near, near)
         if len(self._near) > SUBSCRIBERS_MAX:
             del self._near[next(iter(self._near))]
+        return is_other
 
     def ends(self, subscriber: str, child: str) -> Ends:
         return self._completed(child, self._near.get(subscriber, ()))

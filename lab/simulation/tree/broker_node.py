@@ -44,12 +44,12 @@ class Broker(Protocol):
     def handle(self, event: Event, now_ns: int) -> list[Instruction]: ...
 
 
-def parent_term_of(broker: Broker | None) -> int:
-    """Return the highest term of its parent that a broker keeps."""
+def parent_term_of(broker: Broker | None, parent: str) -> int:
+    """Return the highest term of this parent that a broker keeps."""
     if isinstance(broker, LeafBroker):
-        return broker.registry.tree.parent_term
+        return broker.registry.tree.term_of(parent)
     placed = broker.state.placed if isinstance(broker, QosBroker) else None
-    return 0 if placed is None else placed.term
+    return placed.term if placed is not None and placed.is_below(parent) else 0
 
 
 def term_of(broker: Broker) -> int:
@@ -172,7 +172,8 @@ class TreeBrokerNode(Node):
             if isinstance(message, TreeMessageBase):
                 self._is_receiving_stale = message.term < self._parent_term
                 self._parent_term = max(self._parent_term, message.term)
-                self._is_ordered_by_stale = message.term < parent_term_of(self.broker)
+                known = parent_term_of(self.broker, self.plan.parent)
+                self._is_ordered_by_stale = message.term < known
         elif type(event) is Received and isinstance(event.message, TreeMessageBase):
             self.talk.received(event.peer, event.message)
 

@@ -16,6 +16,7 @@ from lab.simulation.tree.faults import TreeFaults
 from lab.simulation.tree.flooding import TreeFlooding
 from lab.simulation.tree.grid import TreeGrid
 from lab.simulation.tree.guards import Guards
+from lab.simulation.tree.moved_child import MovedChild
 from lab.simulation.tree.properties.checks import TreeProperties
 from lab.simulation.tree.properties.floods import check_nothing_floods
 from lab.simulation.tree.settled import settled_tree
@@ -38,6 +39,8 @@ QUIET_LOOKS: Final = 2
 REST_NS_MAX: Final = 60 * NS_PER_S
 """Longest time from the last fault until everything is at rest."""
 END_NS_MAX: Final = 30 * NS_PER_S
+AGAIN_NS: Final = (600 * NS_PER_MS, 1_200 * NS_PER_MS)
+"""When those who come back subscribe again, after all have published."""
 
 
 def run_seed(seed: int, *, bug: str = "", is_traced: bool = False) -> Verdict:
@@ -65,6 +68,7 @@ class Run:
         self.channel_changes = ChannelChanges(self.wiring)
         self.workload = Workload(self.grid)
         self.flooding = TreeFlooding(self.grid)
+        self.moved_child = MovedChild(self.grid)
         for node in self.grid.endpoints.values():
             node.on_return = self.workload.restart
 
@@ -78,6 +82,8 @@ class Run:
         self.properties.check_rest()
         self.flooding.check()
         self.end()
+        if self.moved_child.move():
+            self.live_again()
 
     def start(self) -> None:
         """Start the brokers and routers unless they are settled, and the end-points."""
@@ -124,6 +130,19 @@ class Run:
         self.rest(END_NS_MAX)
         self.properties.check_empty()
         check_nothing_floods(self.grid)
+
+    def live_again(self) -> None:
+        """Let all end-points come back, publish and subscribe, and leave."""
+        world = self.grid.world
+        self.rest(REST_NS_MAX)  # Until all brokers agree about the channels of the new tree.
+        for node in self.grid.endpoints.values():
+            node.start()
+            for at_ns in AGAIN_NS:
+                world.after(at_ns, self.workload.subscribe, node)
+        world.run_until(world.now_ns + AGAIN_NS[-1])
+        self.rest(REST_NS_MAX)
+        self.properties.check_rest()
+        self.end()
 
     def rest(self, within_ns: int) -> None:
         """Run until nothing is in progress; raise with what is left at the deadline."""

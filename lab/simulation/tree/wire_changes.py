@@ -38,6 +38,10 @@ class TreeWiring:
         plan = self._grid.swarm.plan
         return plan.clouds[owner].channels if owner in plan.clouds else plan.brokers[owner].channels
 
+    def numbers_of(self, owner: str) -> set[int]:
+        """Return the numbers of all channels that a broker has now; removed ones keep a wire."""
+        return {int(channel.channel_id) for channel in self.channels_of(owner)}
+
     def channel_operator(self, owner: str) -> OperatorNode:
         operator = self._operators.get(owner)
         if operator is None:

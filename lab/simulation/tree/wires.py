@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lab.simulation.channels import Channels
+from lab.tree_plan import BORDER_BIT, depth_of
 
 if TYPE_CHECKING:
     from lab.simulation.router_node import RouterNode
@@ -26,13 +27,22 @@ class TreeWires:
         for name, cloud in plan.clouds.items():
             self.owned[name].add(cloud.channels)
 
+    def owner_of(self, cloud: str, channel_id: int) -> str:
+        """Return the owner of a channel as this cloud numbers it.
+
+        Numbers of a deeper place, from which the cloud was moved, lead to no channel of the root.
+        """
+        if channel_id >= BORDER_BIT and depth_of(channel_id) >= self.plan.brokers[cloud].depth:
+            return self.plan.brokers[cloud].above[0]
+        return self.plan.owner_of(cloud, channel_id)
+
     def receiver(self, cloud: str, channel_id: int) -> str:
         """Return the receiver of a channel as this cloud numbers it; empty for an end-point."""
-        channels = self.owned[self.plan.owner_of(cloud, channel_id)]
+        channels = self.owned[self.owner_of(cloud, channel_id)]
         return channels.ends[channel_id][1] if channel_id in channels.ends else ""
 
     def is_cut(self, cloud: str, channel_id: int) -> bool:
-        return channel_id in self.owned[self.plan.owner_of(cloud, channel_id)].cut
+        return channel_id in self.owned[self.owner_of(cloud, channel_id)].cut
 
 
 class CloudWires:
@@ -43,12 +53,12 @@ class CloudWires:
         self._cloud = cloud
 
     def owner(self, channel_id: int) -> str:
-        return self._wires.plan.owner_of(self._cloud, channel_id)
+        return self._wires.owner_of(self._cloud, channel_id)
 
     def look_around(self, router: str) -> None:
         for scope in self._wires.plan.scope(self._cloud):
             self._wires.owned[scope].look_around(router)
 
     def look_later(self, channel_id: int) -> None:
-        owner = self._wires.plan.owner_of(self._cloud, channel_id)
+        owner = self._wires.owner_of(self._cloud, channel_id)
         self._wires.owned[owner].look_later(channel_id)

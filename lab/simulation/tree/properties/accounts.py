@@ -218,7 +218,7 @@ def _in_scope(grid: TreeGrid, router: str, level: int) -> list[int]:
         for owner in plan.scope(cloud_of(router))
         if plan.brokers[owner].depth >= level
         for channel_id, (sender, _) in grid.wires.owned[owner].ends.items()
-        if sender == router
+        if sender == router and channel_id in grid.wiring.numbers_of(owner)
     ]
 
 

@@ -30,7 +30,8 @@ class Terms:
         for name, leaf in grid.leaves().items():
             if name not in settled:
                 continue
-            self._see(name, "its parent", leaf.registry.tree.parent_term)
+            parent = grid.brokers[name].plan.parent
+            self._see(name, _parent(parent), leaf.registry.tree.term_of(parent))
             self._see(name, "itself", leaf.registry.term)
         for name, broker in grid.qos_brokers().items():
             state = broker.state
@@ -38,7 +39,7 @@ class Terms:
                 continue
             self._see(name, "itself", state.term)
             if state.placed is not None:
-                self._see(name, "its parent", state.placed.term)
+                self._see(name, _parent(grid.brokers[name].plan.parent), state.placed.term)
             for child, found in state.families.children.items():
                 self._see(name, child, found.term)
 
@@ -47,3 +48,8 @@ class Terms:
         if term < before:
             raise PropertyBroken(RULE, f"{who} takes {whom} for {term} after {before}")
         self._highest[who, whom] = term
+
+
+def _parent(name: str) -> str:
+    """Return the key of a broker's parent, which counts its own terms."""
+    return f"its parent {name}"

@@ -61,9 +61,9 @@ def _leaving(grid: TreeGrid, owner: str, without: frozenset[Channel]) -> Leaving
     for name, broker in grid.swarm.plan.brokers.items():
         if owner in (name, *broker.above):
             channels = grid.wires.owned[name]
-            left_out = _doubly_run(grid, name)
+            there = grid.wiring.numbers_of(name) - channels.cut - _doubly_run(grid, name)
             for number, (sender, receiver) in channels.ends.items():
-                if number not in channels.cut | left_out and (name, number) not in without:
+                if number in there and (name, number) not in without:
                     leaving.setdefault(sender, []).append(((name, number), receiver))
     return leaving
 
@@ -73,12 +73,9 @@ def _doubly_run(grid: TreeGrid, name: str) -> set[int]:
 
     Without them no two ways have a risk in common; there may be more ways with them.
     """
-    plan = grid.swarm.plan
-    some = [plan.brokers[name].channels]
-    some += [plan.clouds[name].channels] if name in plan.clouds else []
     first: dict[str, object] = {}
     found: set[int] = set()
-    for channel in (channel for channels in some for channel in channels):
+    for channel in grid.wiring.channels_of(name):
         link = frozenset((channel.from_router, channel.to_router)), channel.name
         if any(first.setdefault(risk, link) != link for risk in channel.risks):
             found.add(int(channel.channel_id))

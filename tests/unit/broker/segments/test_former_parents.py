@@ -13,7 +13,10 @@ from gridstat.net.command.endpoint_messages import (
     PublishedOutcome,
     Unpublished,
 )
+from gridstat.net.command.machine import Connected, Received
 from gridstat.net.command.segment_messages import AskContract, EndContract, SegmentsHeld
+from gridstat.net.command.session_messages import Hello
+from gridstat.net.command.tree_messages import TreeJoined
 from tests.unit.broker.conversation import refusal
 from tests.unit.broker.segments.family import ENTRIES, EXITS, FAR, Family, family
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
@@ -148,3 +151,20 @@ def test_a_cloud_that_has_its_parent_again_reports_that_it_holds_nothing(cloud: 
     assert granted is not None
     cloud.say(granted)
     assert cloud.last(EndContract).contract == own
+
+
+def test_another_parent_is_joined_though_its_term_is_lower_than_that_of_the_former_one(
+    cloud: Family,
+) -> None:
+    restart(cloud, parent="north")
+    cloud.tell(Connected("broker/north", Hello(role="broker", name="north", instance="1")))
+    cloud.tell(Received("broker/north", TreeJoined(term=1, depth=2, above=("top", "north"))))
+    cloud.settle()
+    tree = cloud.broker.registry.tree
+    assert cloud.parent_term > 1
+    assert (tree.parent_term, tree.above) == (1, ("top", "north"))
+    assert cloud.notes[-1].word == "tree_joined"
+
+    restart(cloud, parent="north")
+    assert cloud.broker.registry.tree.term_of("north") == 1
+    assert cloud.broker.registry.tree.term_of("root") == 0

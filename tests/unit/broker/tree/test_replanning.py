@@ -9,6 +9,7 @@ from msgspec import structs
 from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.segment_messages import (
+    AskContract,
     ContractGranted,
     Lookup,
     SegmentBroken,
@@ -277,3 +278,24 @@ def test_two_contracts_are_not_tried_at_the_same_times() -> None:
         at_once += lookups(world) - before > 1
     assert lookups(world) >= 8
     assert at_once <= 1, "only the first attempts are made together"
+
+
+def test_a_broken_contract_is_planned_at_once_when_its_subscriber_has_other_distances() -> None:
+    world = two_clouds()
+    world.subscribe("c2/d", VOLTAGE)
+    world.settle()
+    (asked,) = (word for _, _, word in world.sent if isinstance(word, AskContract))
+    fall_silent(world)
+    world.rest()
+    for _ in range(100):
+        world.clouds["c1"].retell()
+        world.say("c1")
+        world.settle()
+        world.advance(NS_PER_S)
+    world.sent.clear()
+    nearer = tuple(structs.replace(end, latency_us=end.latency_us // 2) for end in asked.ends)
+    for ends, tries in ((asked.ends, 0), (nearer, 1), (nearer, 1)):
+        world.post("c2", "root", structs.replace(asked, ends=ends))
+        world.settle()
+        world.advance(1)
+        assert lookups(world) == tries

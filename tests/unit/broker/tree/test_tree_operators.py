@@ -14,7 +14,7 @@ from gridstat.net.command.operator_messages import (
     Survey,
 )
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
-from tests.unit.broker.tree.tree_world import channel, variable
+from tests.unit.broker.tree.tree_world import both_ways, channel, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, two_clouds
 
 
@@ -60,6 +60,30 @@ def test_channels_and_children_come_and_go_but_not_while_contracts_use_them() ->
     assert [
         child["name"] for child in world.operate("root", Survey(request_id=0)).facts["children"]
     ] == ["c1", "c3"]
+
+
+def test_a_cloud_that_was_removed_below_a_broker_may_join_below_another() -> None:
+    world = deep_tree()
+    for ways in (both_ways("c5/e0", "c3/e0"), both_ways("c5/e1", "c4/e1")):
+        for way in ways:
+            remove = RemoveChannel(0, way.from_router, way.to_router)
+            assert code(world.operate("east", remove)) == 0
+    for way in both_ways("c2/r0", "c5/r0"):
+        assert code(world.operate("root", RemoveChannel(0, way.from_router, way.to_router))) == 0
+    root = world.brokers["root"].machine.state.families
+    assert root.child_of("c5") == "east"
+    assert code(world.operate("east", RemoveChild(request_id=0, name="c5"))) == 0
+    world.cut.add("c5")
+    world.disconnect("c5")
+    world.settle()
+    assert root.child_of("c5") is None
+    assert code(world.operate("west", AddChild(request_id=0, name="c5"))) == 0
+    world.clouds["c5"] = CloudStandIn("c5", "west")
+    world.parents["c5"] = "west"
+    world.cut.clear()
+    world.rest()
+    assert root.child_of("c5") == "west"
+    assert inconsistencies(world) == []
 
 
 def test_a_channel_inside_one_child_belongs_to_that_child() -> None:
