@@ -323,9 +323,10 @@ class RemoteContracts:
         for number, found in sorted(registry.tree.asked.items()):
             endpoint = registry.endpoints.get(found.record.subscriber)
             is_impaired = self._is_in_doubt(number, found) or _is_impaired(found)
-            if endpoint is not None and is_impaired:
-                if self._ends(endpoint, found.record) != self._ends_sent.get(number):
-                    self.request(number)
+            if endpoint is None or not is_impaired:
+                continue
+            if self._ends(endpoint, found.record) != self._ends_sent.get(number):
+                self.request(number)
 
     def _ends(self, endpoint: EndPoint, requested: ContractAsked) -> tuple[Nearness, ...]:
         """Return how near a subscriber's usable edges are to each border."""
