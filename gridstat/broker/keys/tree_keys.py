@@ -9,6 +9,11 @@ owner and clouds passes all three on.
 Loss of a child's session ends exchanges at its side; each leaf broker below reports its border
 routers again after the next join. A restarted owner has no report left: a broker between repeats
 those of the clouds below after it has joined, since their own sessions did not end.
+
+A report names a channel by its number. The owner may not have that number yet: one that has lost
+its journal counts anew, and only its place tells it the numbers that its clouds still have. They
+join before, report once in a session, and regard a channel that is opened as before as no news. So
+no report is judged before the place is known, and all are judged again after every place.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
 
 KEYS_TIMER: Final = "keys"
 REPORTS_MAX: Final = 65_536
-"""Bound on the reports that a broker between repeats."""
+"""Bound on the reports that a broker keeps, to repeat them or to judge them again."""
 
 
 class TreeKeys:
@@ -47,8 +52,8 @@ class TreeKeys:
         self._overdue: set[int] = set()
         self._leaving: dict[int, EventChannel] = {}
         """Channels whose removal is being written; they are served as if they stayed."""
-        self._passed_up: dict[tuple[int, str], str] = {}
-        """Channel and router of each report that went up, with the child that it came from."""
+        self._reports: dict[tuple[int, str], str] = {}
+        """Channel and router of each report, with the child in whose session it came."""
 
     def capability(self) -> TreeCapability:
         return TreeCapability(
@@ -62,6 +67,7 @@ class TreeKeys:
             resume=self._set_timer,
             child_left=self._child_left,
             parent_joined=self._parent_joined,
+            place_changed=self._place_changed,
             channel_removed=self._channel_removed,
             channels_renumbered=self._close_all,
             survey=self._survey,
@@ -77,20 +83,25 @@ class TreeKeys:
 
     def _wanted(self, child: str, message: BorderSeedWanted) -> None:
         """Begin an exchange for an own channel at which a router has a new session."""
-        channel = self._own(message.channel_id)
-        if channel is None:
-            if (
-                self._borders.is_at(child, message.channel_id)
-                and len(self._passed_up) < REPORTS_MAX
-            ):
-                self._passed_up[message.channel_id, message.router] = child
-            self._context.send_parent(structs.replace(message, term=self._context.term))
+        is_placed, channel_id = self._context.is_placed, message.channel_id
+        # Own channels have no final numbers without a place: then nobody can tell whose it is.
+        is_plausible = not is_placed or self._borders.is_at(child, channel_id)
+        if is_plausible and len(self._reports) < REPORTS_MAX:
+            self._reports[channel_id, message.router] = child
+        if not is_placed:
             return
-        ends = {channel.to_router: End.RECEIVER, channel.from_router: End.SENDER}
-        if message.router in ends and channel.is_sealed:
+        channel = self._own(channel_id)
+        if channel is None:
+            self._context.send_parent(structs.replace(message, term=self._context.term))
+        else:
+            self._begin(channel, message.router)
+
+    def _begin(self, channel: EventChannel, router: str) -> None:
+        end = _end(channel, router)
+        if end is not None and channel.is_sealed:
             now_ns = self._context.now_ns
-            self._giver.open(message.channel_id, now_ns)
-            self._send(self._giver.end_up(message.channel_id, ends[message.router], now_ns))
+            self._giver.open(channel.channel_id, now_ns)
+            self._send(self._giver.end_up(channel.channel_id, end, now_ns))
 
     def _accepted(self, child: str, message: BorderSeedAccepted) -> None:
         accepted = message.accepted
@@ -136,18 +147,29 @@ class TreeKeys:
 
     def _parent_joined(self) -> None:
         """Repeat the reports of the clouds below to a parent that may have lost them."""
-        self._passed_up = {
+        self._reports = {
             report: child
-            for report, child in self._passed_up.items()
+            for report, child in self._reports.items()
             if self._borders.is_at(child, report[0])
         }
-        for channel_id, router in sorted(self._passed_up):
-            wanted = BorderSeedWanted(term=self._context.term, channel_id=channel_id, router=router)
-            self._context.send_parent(wanted)
+        for channel_id, router in sorted(self._reports):
+            if self._own(channel_id) is None:
+                wanted = BorderSeedWanted(
+                    term=self._context.term, channel_id=channel_id, router=router
+                )
+                self._context.send_parent(wanted)
+
+    def _place_changed(self) -> None:
+        """Begin exchanges for reports that came before own channels had their present numbers."""
+        for channel_id, router in sorted(self._reports):
+            channel = self._own(channel_id)
+            end = None if channel is None else _end(channel, router)
+            if channel is not None and end and not self._giver.is_up(channel_id, end):
+                self._begin(channel, router)
 
     def _child_left(self, child: str) -> None:
-        self._passed_up = {
-            report: sender for report, sender in self._passed_up.items() if sender != child
+        self._reports = {
+            report: sender for report, sender in self._reports.items() if sender != child
         }
         child_at = self._context.state.families.child_at
         for channel_id in self._giver.channel_ids():
@@ -165,10 +187,12 @@ class TreeKeys:
             done.tables.append(partial(self._forget, channel_id))
 
     def _forget(self, channel_id: int) -> None:
-        self._leaving.pop(channel_id, None)
+        channel = self._leaving.pop(channel_id, None)
         if channel_id not in self._context.state.channels.accounts:
             self._giver.close(channel_id)
             self._overdue.discard(channel_id)
+            for router in () if channel is None else (channel.from_router, channel.to_router):
+                self._reports.pop((channel_id, router), None)
 
     def _close_all(self) -> None:
         """End all exchanges, since the channels get other numbers and are opened anew."""
@@ -200,3 +224,10 @@ class TreeKeys:
                 "closed": sorted(reason for reason in reasons if reason),
             }
         }
+
+
+def _end(channel: EventChannel, router: str) -> End | None:
+    """Return the end of a channel at which a router is; None: it is at neither."""
+    if router == channel.to_router:
+        return End.RECEIVER
+    return End.SENDER if router == channel.from_router else None

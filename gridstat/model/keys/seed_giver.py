@@ -104,6 +104,11 @@ class SeedGiver:
         exchange.ends.add(end)
         return self._offer(channel_id, exchange, now_ns)
 
+    def is_up(self, channel_id: int, end: End) -> bool:
+        """Return whether the session of an end was noted and is not lost."""
+        exchange = self._exchanges.get(channel_id)
+        return exchange is not None and end in exchange.ends
+
     def end_down(self, channel_id: int, end: End) -> None:
         """Note that the session of an end is lost: an exchange under way ends with it."""
         exchange = self._exchanges.get(channel_id)

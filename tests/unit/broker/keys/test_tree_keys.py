@@ -1,7 +1,11 @@
-"""A QoS broker gives seeds to both ends of its channels until their removal is durable."""
+"""A QoS broker gives seeds to both ends of its channels until their removal is durable.
+
+It learns of the ends from reports, which may come before its channels have their numbers again.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gridstat.broker.tree.tree_settings import TreeSettings
@@ -10,9 +14,14 @@ from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.machine import Connected, Received
 from gridstat.net.command.operator_messages import RemoveChannel
 from gridstat.net.command.router_messages import SeedAccepted
-from gridstat.net.command.tree_messages import BorderSeed, BorderSeedAccepted, BorderSeedWanted
+from gridstat.net.command.tree_messages import (
+    BorderSeed,
+    BorderSeedAccepted,
+    BorderSeedWanted,
+    TreeJoined,
+)
 from tests.unit.broker.tree.tree_world import hello
-from tests.unit.broker.tree.worlds import two_clouds
+from tests.unit.broker.tree.worlds import deep_tree, two_clouds
 
 if TYPE_CHECKING:
     from tests.unit.broker.tree.tree_world import TreeWorld
@@ -35,9 +44,10 @@ def keyed() -> tuple[TreeWorld, int]:
 
 
 def report(world: TreeWorld, number: int, router: str) -> None:
-    """Tell the root of a new session of a router at the end of a channel."""
+    """Tell the broker above of a new session of a router at the end of a channel."""
     wanted = BorderSeedWanted(term=1, channel_id=number, router=router)
-    world.post(router.partition("/")[0], "root", wanted)
+    cloud = router.partition("/")[0]
+    world.post(cloud, world.parents[cloud], wanted)
     world.settle()
 
 
@@ -53,6 +63,32 @@ def seeds(world: TreeWorld, number: int, router: str) -> list[BorderSeed]:
     """Return the seeds of a channel that went to a router."""
     found = [word for _, _, word in world.sent if isinstance(word, BorderSeed)]
     return [each for each in found if (each.seed.channel_id, each.router) == (number, router)]
+
+
+def number_of(world: TreeWorld, owner: str, from_router: str) -> int:
+    accounts = world.brokers[owner].machine.state.channels.accounts
+    return next(at for at, each in accounts.items() if each.channel.from_router == from_router)
+
+
+def lose_journal_and_parent(world: TreeWorld) -> None:
+    """Start west without its journal while root is away: its channels have no final numbers."""
+    world.cut.add("west")
+    world.disconnect("west")
+    west = world.brokers["west"]
+    west.settings = replace(west.settings, term_min=2)
+    west.written.clear()
+    world.kill("west")
+    world.settle()
+    assert not is_placed(world)
+
+
+def is_placed(world: TreeWorld) -> bool:
+    return world.brokers["west"].machine.parts.context.is_placed
+
+
+def return_parent(world: TreeWorld) -> None:
+    world.cut.discard("west")
+    world.settle()
 
 
 def served(world: TreeWorld) -> object:
@@ -111,3 +147,63 @@ def test_the_time_of_a_seed_and_a_lost_session_come_while_a_removal_is_written()
     process.writing.append(held)
     world.settle()
     assert served(world) == 0
+
+
+def test_a_report_that_comes_before_the_numbers_of_a_lost_journal_is_not_lost() -> None:
+    world = deep_tree(QUICK)
+    number = number_of(world, "west", "c1/w0")
+    lose_journal_and_parent(world)
+    report(world, number, "c1/w0")
+    report(world, number, "c2/w0")
+    assert seeds(world, number, "c2/w0") == []
+    return_parent(world)
+    assert number_of(world, "west", "c1/w0") == number
+    assert len(seeds(world, number, "c2/w0")) == 1
+
+
+def test_a_report_for_a_broker_above_is_not_taken_by_a_channel_with_its_number() -> None:
+    world = deep_tree(QUICK)
+    number = number_of(world, "root", "c1/r1")
+    lose_journal_and_parent(world)
+    assert number in world.brokers["west"].machine.state.channels.accounts
+    report(world, number, "c1/r1")
+    return_parent(world)
+    wanted = BorderSeedWanted(term=2, channel_id=number, router="c1/r1")
+    assert world.sent.count(("west", "root", wanted)) == 1
+
+
+def test_reports_outlive_a_place_that_cannot_be_written() -> None:
+    world = deep_tree(QUICK)
+    number = number_of(world, "west", "c1/w0")
+    lose_journal_and_parent(world)
+    report(world, number, "c1/w0")
+    world.cut.discard("west")
+    world.connect_all()
+    process = world.brokers["west"]
+    while not process.writing:
+        assert world.step()
+    assert is_placed(world)  # Not durably.
+    wanted = BorderSeedWanted(term=1, channel_id=number, router="c2/w0")
+    world._tell("west", Received("broker/c2", wanted))
+    world.fail_writes["west"] = {0}
+    world.settle()
+    assert not is_placed(world)
+    world.sent.clear()
+    return_parent(world)
+    assert len(seeds(world, number, "c2/w0")) == 1
+
+
+def test_an_exchange_goes_on_when_the_place_changes_and_the_numbers_do_not() -> None:
+    world = deep_tree(QUICK)
+    number = number_of(world, "west", "c1/w0")
+    report(world, number, "c1/w0")
+    report(world, number, "c2/w0")
+    offers = seeds(world, number, "c2/w0")
+    place = TreeJoined(term=1, depth=1, above=("root",), prefixes=(0, 5))
+    world.post("root", "west", place)
+    world.settle()
+    placed = world.brokers["west"].machine.state.placed
+    assert placed is not None
+    assert placed.prefixes == (0, 5)
+    assert seeds(world, number, "c2/w0") == offers
+    assert len(offers) == 1
