@@ -43,7 +43,7 @@ class RoleProcess:
 
     def __init__(self, name: str, argv: Sequence[str], *, is_daemon: bool = False) -> None:
         self.name = name
-        self._is_daemon = is_daemon
+        self.is_daemon = is_daemon
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
         self._process = subprocess.Popen(
             list(argv),
@@ -102,7 +102,7 @@ class RoleProcess:
 
     def dismiss(self) -> None:
         """Signal a daemon to end, without waiting for it, so that many end at the same time."""
-        if self._is_daemon:
+        if self.is_daemon:
             self._process.terminate()
 
     def end(self) -> None:
@@ -142,7 +142,7 @@ class RoleProcess:
 
 
 class Processes:
-    """All processes of one run; leaving the block ends each, last started first."""
+    """All processes of one run; leaving the block ends clients, then daemons, the last first."""
 
     def __init__(self) -> None:
         self._running: list[RoleProcess] = []
@@ -157,6 +157,9 @@ class Processes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # Clients first: they detach at once while the daemons still answer.
+        for process in [one for one in reversed(self._running) if not one.is_daemon]:
+            self.end(process)
         for process in self._running:
             process.dismiss()
         while self._running:

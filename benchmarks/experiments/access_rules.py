@@ -34,7 +34,6 @@ from lab.open_access import OPEN_RULE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EDGES, RING = 4, 3
 OUTSTANDING: Final = 64
 QOS: Final = {"latency_ms": 50, "redundancy": 1}
 SLOW: Final = (1, 1)
@@ -65,10 +64,10 @@ def rules_of(kind: str, count: int) -> tuple[AccessRule, ...]:
 class Lane:
     """One of the clouds, with its clients."""
 
-    def __init__(self, rig: CloudRig, subscriptions: int) -> None:
+    def __init__(self, rig: CloudRig, *, clients: int, subscriptions: int) -> None:
         self._rig = rig
-        self._ends = Subscribers(rig, clients=EDGES, processes=1)
-        of_each = max(1, subscriptions // EDGES // EDGES)
+        self._ends = Subscribers(rig, clients=clients, processes=1)
+        of_each = max(1, subscriptions // clients // clients)
         self._names = self._ends.shifted(self._ends.publish("v", of_each, SLOW))
 
     def take(self) -> Storm:
@@ -114,9 +113,11 @@ def measure(options: Options, progress: Progress) -> Result:
 
 def _lane(stack: ExitStack, kind: str, options: Options) -> Lane:
     rules = rules_of(kind, options.whole("rules"))
-    topology = two_rings(EDGES, RING)
+    edges = options.whole("edges")
+    topology = two_rings(edges, options.whole("ring"))
     rig = CloudRig(topology, folder=options.text("folder"), rules=rules)
-    return Lane(stack.enter_context(rig), options.whole("subscriptions"))
+    subscriptions = options.whole("subscriptions")
+    return Lane(stack.enter_context(rig), clients=edges, subscriptions=subscriptions)
 
 
 def _figures(rounds: Sequence[dict[str, Storm]], runs: int) -> dict[str, Figure]:
@@ -151,6 +152,8 @@ ACCESS_RULES = Experiment(
         Parameter("runs", 5, "storms into each cloud, in each order of starting", least=1),
         Parameter("rules", 10_000, "rules of the second and third cloud", least=2),
         Parameter("subscriptions", 2_000, "subscriptions of one storm", least=16),
+        Parameter("edges", 4, "edge routers of a cloud, each with a client", least=2),
+        Parameter("ring", 3, "routers of each of the two rings between them", least=1),
         Parameter("folder", "", "where the clouds' files and journals lie; temporary ones"),
     ),
     measure=measure,

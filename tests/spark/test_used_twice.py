@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-FRAMES = 30
+FRAMES = 12
 FRAME_ROWS = 100
 ROWS = FRAMES * FRAME_ROWS
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -49,13 +49,13 @@ def events_before(number: int) -> str:
 
 
 CASES = [
-    Case("events", events_before(250), 250, f"not ({events_before(2_000)})", 1_000, ROWS),
+    Case("events", events_before(250), 250, f"not ({events_before(800)})", 400, ROWS),
     Case(
         "events",
-        "created < timestamp'2023-11-14 22:13:21'",
-        1_000,
-        "created >= timestamp'2023-11-14 22:13:22'",
-        1_000,
+        "created < timestamp'2023-11-14 22:13:20.4'",
+        400,
+        "created >= timestamp'2023-11-14 22:13:20.9'",
+        300,
         ROWS,
     ),
     Case(
@@ -66,7 +66,7 @@ CASES = [
         ROWS // 2,
         ROWS,
     ),
-    Case("ledgers", "time_ns < 40", 4, "time_ns >= 250", 5, FRAMES),
+    Case("ledgers", "time_ns < 40", 4, "time_ns >= 70", 5, FRAMES),
 ]
 
 

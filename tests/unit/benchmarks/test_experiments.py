@@ -290,7 +290,8 @@ def test_subscribe_grants_everything_and_ends_with_equal_digests() -> None:
 
 @pytest.mark.timeout(240)
 def test_access_rules_sets_a_cloud_with_many_rules_beside_one_with_a_single_rule() -> None:
-    result = _run("access-rules", {"runs": 1, "rules": 50, "subscriptions": 16})
+    wishes: dict[str, Figure] = {"runs": 1, "rules": 50, "subscriptions": 16, "edges": 2, "ring": 1}
+    result = _run("access-rules", wishes)
     figures = result.figures
     _assert_positive(figures, "subscriptions_per_s", "one_rule_subscriptions_per_s")
     _assert_positive(figures, "own_subscriptions_per_s")
