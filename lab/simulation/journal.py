@@ -77,6 +77,8 @@ class Facts:
         self.ended: set[int] = set()
         self.owner: dict[int, tuple[str, object, int]] = {} if owner is None else owner
         self.withdrawn: set[int] = set()
+        self.until_ns = 0
+        """Time at which the journal was lost, if it was."""
         self._numbers = Numbers()
         self._announced: dict[str, int] = {}
         self._variable_of: dict[str, int] = {}
@@ -206,12 +208,22 @@ class SimulatedJournal:
     def lose(self) -> None:
         """Lose all that was ever written; the broker is down."""
         self.durable.clear()
+        self.facts.until_ns = self.world.now_ns
         self.lost.append(self.facts)
         self.facts = self.facts.anew()
 
     def has_ever_granted(self, number: int) -> bool:
         """Return whether a contract was written, in a lost journal too: answers may come late."""
         return any(number in facts.subscribed for facts in (self.facts, *self.lost))
+
+    def has_ended(self, number: int, asked_ns: int) -> bool:
+        """Return whether the end of a contract was written that was asked for at this time.
+
+        A journal may be lost while the answer is on its way: the end was written in it.
+        """
+        return number in self.facts.ended or any(
+            number in facts.ended for facts in self.lost if asked_ns < facts.until_ns
+        )
 
     def has_written(self, number: int, qos: ModalQos) -> bool:
         """Return whether a contract has this quality, or had it in a lost journal."""

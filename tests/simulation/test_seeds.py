@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from gridstat.broker.records.operations import TermBegan, encode
+from gridstat.broker.records.operations import TermBegan, Unsubscribed, encode
 from gridstat.broker.requests import outcomes, subscriptions
 from gridstat.broker.requests.queries import Queries
 from gridstat.net.command.machine import Persist
@@ -88,6 +88,18 @@ def test_one_other_byte_of_a_record_makes_another_trace() -> None:
         return world.digest()
 
     assert written("one") == written("one") != written("two")
+
+
+def test_an_end_that_a_lost_journal_had_was_durable_for_those_who_asked_before_the_loss() -> None:
+    world = World(0)
+    disk = SimulatedJournal(world, commit_ns_max=NS_PER_MS)
+    owner = OperatorNode(Network(world, delay_ns_max=1, is_all_encoded=False), 1)
+    disk.persist(Persist(1 << EPOCH_BITS, (encode(Unsubscribed(subscription_id=1)),)), owner)
+    world.run_until(2 * NS_PER_MS)
+    disk.lose()
+    assert disk.has_ended(1, asked_ns=NS_PER_MS)
+    assert not disk.has_ended(1, asked_ns=3 * NS_PER_MS), "another contract has that number now"
+    assert not disk.has_ended(2, asked_ns=NS_PER_MS)
 
 
 def test_seeds_differ() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.tree.border_graph import ASSUMED_LATENCY_US
 from gridstat.broker.tree.path_planner import Ends
 from gridstat.net.command.segment_messages import Nearness
+from gridstat.net.command.tree_messages import WAYS_MAX
 
 if TYPE_CHECKING:
     from gridstat.broker.tree.tree_borders import TreeBorders
@@ -46,7 +47,8 @@ class SubscriberDistances:
     def _completed(self, child: str, near: tuple[Nearness, ...]) -> Ends:
         """Return distances for exactly the borders of a child.
 
-        A border without a reported distance may be unknown to the reporter: it counts as far.
+        A border without a reported distance may be unknown to the reporter: it counts as far, and
+        as reached by as many paths as there may be, so that no guess excludes what may exist.
         """
         wanted = self._borders.wanted(child)
         known = {found.router: found for found in near}
@@ -54,6 +56,7 @@ class SubscriberDistances:
             return Ends(child=child, near=near)
         far_us = 2 * max((found.latency_us for found in near), default=ASSUMED_LATENCY_US)
         completed = [
-            known.get(router) or Nearness(router=router, latency_us=far_us) for router in wanted
+            known.get(router) or Nearness(router=router, latency_us=far_us, link_disjoint=WAYS_MAX)
+            for router in wanted
         ]
         return Ends(child=child, near=tuple(completed), is_guessed=True)

@@ -44,7 +44,7 @@ class Answers:
         """Check that all of an answer that an application gets is on the disk."""
         assert self._cloud is not None
         check_answer(asked.command, outcomes)
-        facts = self._cloud.journal.facts
+        journal = self._cloud.journal
         for outcome in outcomes:
             if isinstance(outcome, GrantedOutcome):
                 self._granted(node, outcome.subscription_id)
@@ -54,13 +54,14 @@ class Answers:
                     self._cloud.broker_node.patterns_refused.add(outcome.subscription_id)
             elif (
                 isinstance(outcome, PublishedOutcome)
-                and outcome.variable.variable_id not in facts.owner
+                and outcome.variable.variable_id not in journal.facts.owner
             ):
                 raise PropertyBroken(DURABLE, f"{node.name} publishes {outcome.variable.name}")
         command = asked.command
         if isinstance(command, Unsubscribe):
             for number, outcome in zip(command.subscription_ids, outcomes, strict=False):
-                if isinstance(outcome, DoneOutcome) and number not in facts.ended:
+                has_ended = journal.has_ended(number, asked.asked_ns)
+                if isinstance(outcome, DoneOutcome) and not has_ended:
                     raise PropertyBroken(DURABLE, f"the end of subscription {number}")
         elif isinstance(command, ChangeSubscription) and isinstance(outcomes[0], GrantedOutcome):
             self._changed(node, command)

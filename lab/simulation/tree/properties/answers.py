@@ -69,7 +69,8 @@ class TreeAnswers:
         self._check_refusals(node, command, outcomes)
         if isinstance(command, Unsubscribe):
             for number, outcome in zip(command.subscription_ids, outcomes, strict=False):
-                if isinstance(outcome, DoneOutcome) and number not in facts.ended:
+                has_ended = journal.has_ended(number, asked.asked_ns)
+                if isinstance(outcome, DoneOutcome) and not has_ended:
                     raise PropertyBroken(DURABLE, f"the end of {cloud}#{number}")
         elif isinstance(command, ChangeSubscription):
             if isinstance(outcomes[0], GrantedOutcome):

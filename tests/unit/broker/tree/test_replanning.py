@@ -15,11 +15,12 @@ from gridstat.net.command.segment_messages import (
     SegmentBroken,
     SegmentRestored,
 )
-from tests.unit.broker.tree.tree_world import variable
-from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, two_clouds
+from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
+from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
+from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, published, residue, two_clouds
 
 if TYPE_CHECKING:
-    from tests.unit.broker.tree.tree_world import TreeWorld
+    from gridstat.net.command.segment_messages import SegmentedPath
 
 
 def lookups(world: TreeWorld) -> int:
@@ -299,3 +300,41 @@ def test_a_broken_contract_is_planned_at_once_when_its_subscriber_has_other_dist
         world.settle()
         world.advance(1)
         assert lookups(world) == tries
+
+
+def cut_after_a_restart(ways_most: int) -> tuple[TreeWorld, tuple[SegmentedPath, ...]]:
+    """A root that begins anew, and one of the two borders of a contract is cut off.
+
+    Two channels are left, at the other border; the subscriber's cloud reserves so many paths there.
+    """
+    channels = [
+        *both_ways("c1/b0", "c2/b0"),
+        *both_ways("c1/b1", "c2/b1"),
+        *both_ways("c1/b1", "c2/b1", name="beside"),
+    ]
+    clouds = [
+        CloudStandIn("c1", "root", ways=2),
+        CloudStandIn("c2", "root", ways=2, ways_most=ways_most),
+    ]
+    world = published(TreeWorld({"root": ("", ("c1", "c2"), channels)}, clouds)).start()
+    contract = world.subscribe("c2/d", VOLTAGE, redundancy=2)
+    world.settle()
+    world.kill("root")
+    world.rest()
+    on = world.brokers["root"].machine.state.channels.on
+    world.clouds["c2"].tell_channel(on["c1/b0", "c2/b0", ""], is_up=False)
+    world.say("c2")
+    world.rest()
+    return world, world.clouds["c2"].granted[contract].paths
+
+
+def test_a_root_that_begins_anew_does_not_take_unknown_distances_for_one_path_a_border() -> None:
+    world, paths = cut_after_a_restart(ways_most=2)
+    assert [path.pieces[1].routers for path in paths] == [("c1/b1", "c2/b1")] * 2
+    assert broken(world) == 0
+
+
+def test_paths_that_a_root_only_supposes_are_not_granted_if_the_cloud_does_not_have_them() -> None:
+    world, paths = cut_after_a_restart(ways_most=1)
+    assert {path.pieces[1].routers[0] for path in paths} == {"c1/b0", "c1/b1"}
+    assert broken(world) == 1
