@@ -21,7 +21,7 @@ NEAR = {
     "forget-the-replaced-at-a-restart": 295,
     "keep-decisions-of-a-full-disk": 9,
     "keep-what-rested-on-a-rule": 13,
-    "let-load-make-late": 217,
+    "let-load-make-late": 357,
     "match-the-first-alone": 53,
     "notify-before-persist": 68,
     "reopen-with-the-same-key": 4,
