@@ -246,8 +246,10 @@ class Registrations:
 
     def _granted(self, request: SubscriptionRequest, outcome: GrantedOutcome) -> None:
         before = self._subscriptions.get(request.label)
-        if before is not None:
-            self._labels.pop(before.subscription_id, None)
+        if before is not None and self._labels.get(before.subscription_id) == request.label:
+            # Else a broker that lost its journal has given the number to another one: earlier
+            # releases count from the beginning then.
+            del self._labels[before.subscription_id]
         self._subscriptions[request.label] = _Subscription(request, outcome.subscription_id)
         self._labels[outcome.subscription_id] = request.label
         self._lost_subscriptions.discard(request.label)

@@ -375,7 +375,7 @@ class SubscriptionRegistry:
     ) -> None:
         if isinstance(outcome, RefusedOutcome):
             with self._lock:
-                self._by_id.pop(subscription.contract.subscription_id, None)
+                self._forget_number(subscription)
             is_known = subscription.error_code == outcome.code
             subscription.incoming.holder.set_error_code(outcome.code)
             if not is_known:
@@ -385,7 +385,7 @@ class SubscriptionRegistry:
                 )
             return
         with self._lock:
-            self._by_id.pop(subscription.contract.subscription_id, None)
+            self._forget_number(subscription)
             before = self._expected.identifiers(subscription)
             subscription.notice_order = (0, 0)  # Of another contract, perhaps of another broker.
             subscription.regrant_contract(outcome)
@@ -398,6 +398,15 @@ class SubscriptionRegistry:
             if variable_id != after:
                 self._expected.end(subscription, variable_id)
         self._notifier.subscription_restored(subscription)
+
+    def _forget_number(self, subscription: Subscription) -> None:
+        """Forget the number of a subscription, unless it is another one's by now.
+
+        A broker of an earlier release that has lost its journal counts from the beginning.
+        """
+        number = subscription.contract.subscription_id
+        if self._by_id.get(number) is subscription:
+            del self._by_id[number]
 
     def _hold_pattern(self, pattern: PatternSubscription, outcome: GrantedOutcome) -> None:
         pattern.granted(outcome)

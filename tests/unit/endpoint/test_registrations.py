@@ -240,3 +240,18 @@ def test_a_loss_is_seen_though_the_next_broker_learnt_of_us_by_an_older_request(
     cloud.cut("c1/e1")
     cloud.attach("c1/e1", code=1, known_since=1_006)
     assert [type(command) for command in cloud.commands()] == [Attach, Subscribe, Attach]
+
+
+def test_two_that_a_broker_without_its_journal_grants_each_other_s_numbers_both_end() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x", "y"))
+    cloud.answer(granted("x", 1), granted("y", 2))
+    cloud.cut()
+    cloud.attach(code=3)
+    cloud.answer(granted("x", 2), granted("y", 1))
+    cloud.ask(Unsubscribe(subscription_ids=(1,)))
+    cloud.ask(Unsubscribe(subscription_ids=(2,)))
+    cloud.cut()
+    cloud.submitted.clear()
+    cloud.attach(code=3)
+    assert not [command for command in cloud.commands() if isinstance(command, Subscribe)]
