@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -175,6 +176,22 @@ def test_thirty_fit_and_all_rise_when_the_urgent_one_leaves() -> None:
     assert ordered(cloud) == everys(cloud)
     for number, found in cloud.broker.registry.subscriptions.items():
         assert told(cloud)[number][-1] == found.record.granted[0].every
+
+
+@pytest.mark.parametrize("first", range(0, 100, 10))
+def test_a_hundred_orders_of_arrival_end_in_one_split(first: int) -> None:
+    for seed in range(first, first + 10):
+        cloud = one_channel(600)
+        order = list(range(31))
+        Random(seed).shuffle(order)
+        for number in order:
+            outcome = ask(cloud, number, URGENT if number == 30 else WIDE)
+            assert isinstance(outcome, GrantedOutcome)
+        cloud.advance(3 * HOLD_NS)
+        found = ordered(cloud)
+        assert found == everys(cloud)
+        assert found.pop("v30") == 1
+        assert sorted(found.values()) == [3] * 18 + [4] * 12
 
 
 def test_a_contract_that_asks_for_more_lowers_others() -> None:
