@@ -16,9 +16,11 @@ abandoned, and a late grant is undone. Only the first attachment goes alone for 
 says whether the cloud still knows older registrations.
 
 Loss of an edge: its requests are sent through another edge. Restart of an edge or of the broker:
-the broker recognises a repeated request by its number. A cloud that does not know the end-point any
-more (`known_since` is newer) gets all registrations again (`registrations.py`), and refused ones
-again later. Restart of the end-point: a new incarnation with larger request numbers.
+the broker recognises a repeated request by its number. A broker that does not know the end-point at
+one edge has decided nothing: the request goes through another edge, and that one is attached anew.
+A cloud that does not know the end-point any more (`known_since` is newer) gets all registrations
+again (`registrations.py`), and refused ones again later. Restart of the end-point: a new
+incarnation with larger request numbers.
 
 `session_thread.py` runs the machine with sockets, the simulator in virtual time.
 """
@@ -308,13 +310,14 @@ class EndPointSession:
             return [_note("answer_malformed", edge, problem)]
         if edge.attach is not None and answer.request_id == edge.attach.request_id:
             return self._attach_answered(edge, outcomes, now_ns)
+        asked = self._requests.find(answer.request_id)
+        if asked is not None and self._is_forgotten(edge, asked, outcomes):
+            return self._forgotten(edge, asked, now_ns)
         request = self._requests.answered(answer.request_id, outcomes)
         if request is None:
             # A repeated answer to a repeated request; a grant of an unknown contract is undone.
             self._undo(self._registrations.unknown(outcomes))
             return self._flush(now_ns)
-        if self._is_forgotten(request, outcomes):
-            return self._forgotten(request, now_ns)
         instructions = self._done(request, outcomes, answer.newest)
         if answer.copies:
             instructions.insert(0, CopiesReported(edge.name, answer.copies))
@@ -391,11 +394,14 @@ class EndPointSession:
         )
         return RefusedOutcome(code=refused.code, reason=refused.args[0], hint=refused.hint)
 
-    def _is_forgotten(self, request: Request, outcomes: tuple[Outcome, ...]) -> bool:
-        """Return whether the broker does not know the end-point; accepted only a few times for a
-        request."""
+    def _is_forgotten(self, edge: _Edge, request: Request, outcomes: tuple[Outcome, ...]) -> bool:
+        """Return whether the broker does not know the end-point at this edge; accepted only a few
+        times for a request."""
         return (
-            request.purpose in (Purpose.REQUESTED, Purpose.RESTORING)
+            (
+                request.purpose in (Purpose.REQUESTED, Purpose.RESTORING)
+                or self._is_attached_beside(edge)
+            )
             and request.repeats < REPEATS_MAX
             and not self._registrations.is_leaving
             and any(
@@ -404,16 +410,25 @@ class EndPointSession:
             )
         )
 
-    def _forgotten(self, request: Request, now_ns: int) -> list[SessionInstruction]:
-        """Attach again and repeat the request: the broker does not know the end-point although the
-        edge does."""
-        self._requests.repeat(request)
-        instructions: list[SessionInstruction] = []
-        for edge in self._edges.values():
-            if edge.is_attached:
-                edge.is_attached = False
-                instructions.append(EdgeLost(edge.name))
-        return [*instructions, *self._attach(now_ns)]
+    def _is_attached_beside(self, edge: _Edge) -> bool:
+        return any(other.is_attached for other in self._edges.values() if other is not edge)
+
+    def _forgotten(self, edge: _Edge, request: Request, now_ns: int) -> list[SessionInstruction]:
+        """Attach again and repeat the request: the broker does not know the end-point at this edge
+        although the edge does.
+
+        That decides nothing. The request keeps its number while another edge is attached, which may
+        have forwarded it too: under a second number what is granted there would be refused.
+        """
+        if self._is_attached_beside(edge):
+            request.repeats += 1
+            if request.sent_to == edge.name:
+                self._requests.lose(request)
+        else:
+            self._requests.repeat(request)
+        instructions: list[SessionInstruction] = [EdgeLost(edge.name)] if edge.is_attached else []
+        edge.is_attached = False
+        return [*instructions, *self._attach(now_ns), *self._flush(now_ns)]
 
     def _restore(self, now_ns: int) -> None:
         """Request all lost registrations, one round at a time; refused ones are requested again

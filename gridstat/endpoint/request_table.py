@@ -120,6 +120,10 @@ class RequestTable:
         self._may_have_lost = False
         return [request for request in self._in_flight.values() if not request.sent_to]
 
+    def find(self, request_id: int) -> Request | None:
+        """Return the request in flight with this number."""
+        return self._in_flight.get(request_id)
+
     def answered(self, request_id: int, outcomes: tuple[Outcome, ...]) -> Request | None:
         """Remove and return the request with this number; None if it is unknown or not decided.
 
@@ -137,6 +141,7 @@ class RequestTable:
     def repeat(self, request: Request) -> None:
         """Repeat a request that was answered by mistake, with a new number, before all waiting
         ones."""
+        del self._in_flight[request.request_id]
         request.request_id, request.tries, request.sent_to = 0, 0, ""
         request.body, request.signature, request.retry_at_ns = b"", b"", None
         request.repeats += 1

@@ -309,7 +309,8 @@ class RequestIntake:
         if endpoint is None:
             raise NotAttached(f"{name} is not attached to this cloud")
         if edge not in endpoint.attachments:
-            raise NotAuthorised(
+            # No decision is kept: the same request may still be granted by another edge.
+            raise NotAttached(
                 f"rule attachment: {name} is not attached to {edge}, which forwards it"
             )
         return endpoint

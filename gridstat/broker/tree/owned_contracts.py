@@ -146,6 +146,8 @@ class OwnedContracts:
         self._endings = ContractEndings(context, commits, holding_release)
         self._subscribers: SubscriberDistances = holding_release.subscribers
         self._requests: dict[str, AskContract] = {}
+        self._forwarded: dict[str, AskContract] = {}
+        """Requests that await the answer of an owner above, or a parent to send them to."""
         self._next_requests: dict[str, AskContract] = {}
         self.endings_above = ContractEndingsAbove(context, membership)
         self.being_replanned: dict[str, int] = {}
@@ -154,7 +156,7 @@ class OwnedContracts:
         self.holds = BandHolds(context)
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self._requests) + len(self._forwarded)
 
     def capability(self) -> TreeCapability:
         """Return the registration of contracts, and of the holdings that make them durable."""
@@ -183,6 +185,8 @@ class OwnedContracts:
             orphaned=self._orphaned,
             is_holding=self._is_holding,
             resume=self.resume,
+            child_joined=self._take_up_forwarded,
+            clouds_changed=self._take_up_forwarded,
             parent_joined=self.parent_joined,
         )
 
@@ -227,6 +231,7 @@ class OwnedContracts:
             self._forward_up(child, message)
             return
         contract, holdings = message.contract, self._context.state.holdings
+        self._forwarded.pop(contract, None)
         open_request = self._requests.get(contract)
         if open_request is not None or contract in self.being_replanned:
             is_open = open_request is not None and open_request.name == message.name
@@ -261,7 +266,8 @@ class OwnedContracts:
         """End a contract, durably before it is confirmed; confirm a repeated request again."""
         contract = message.contract
         self._next_requests.pop(contract, None)
-        request = self._requests.pop(contract, None)
+        forwarded = self._forwarded.pop(contract, None)
+        request = self._requests.pop(contract, forwarded)
         self._cancel(contract)
         holdings = self._context.state.holdings
         owned = [found for found in holdings.of(contract) if found.is_owned]
@@ -292,9 +298,10 @@ class OwnedContracts:
             )
             self._refuse(message, refused(unknown))
             return
-        if message.contract not in self._requests and self._is_busy(message):
+        if not self._is_requested(message.contract) and self._is_busy(message):
             return
-        self._requests[message.contract] = message
+        self._requests.pop(message.contract, None)
+        self._forwarded[message.contract] = message
         self._context.send_parent(self._with_ends_above(child, message))
 
     def _with_ends_above(self, child: str, message: AskContract) -> AskContract:
@@ -304,20 +311,31 @@ class OwnedContracts:
     def parent_joined(self) -> None:
         """Send every request again that the parent has not answered."""
         families = self._context.state.families
-        for contract, message in self._requests.items():
+        for contract, message in self._forwarded.items():
             child = families.child_of(contract.partition("#")[0])
             if child is not None and not self._is_own(message):
                 self._context.send_parent(self._with_ends_above(child, message))
         self.endings_above.parent_joined()
 
+    def _take_up_forwarded(self, _: str) -> None:
+        """Work on the forwarded requests whose publishers' clouds lie below this broker by now.
+
+        The parent may have been away, and may never get them.
+        """
+        for contract, message in list(self._forwarded.items()):
+            child = self._context.state.families.child_of(contract.partition("#")[0])
+            if child is not None and self._is_own(message):
+                self.request(child, message)
+
     def forward_down(self, message: ContractGranted | ContractRefused | ContractEnded) -> None:
         """Forward the answer of an owner above to the subscriber's cloud."""
-        request = self._requests.get(message.contract)
+        request = self._forwarded.get(message.contract)
         if isinstance(message, ContractEnded):
             self.endings_above.confirmed(message.contract)
             self._requests.pop(message.contract, None)
+            self._forwarded.pop(message.contract, None)
         elif request is not None and message.answered >= request.generation:
-            del self._requests[message.contract]
+            del self._forwarded[message.contract]
         self._send_down(message.contract, structs.replace(message, term=self._context.term))
 
     def _is_own(self, request: AskContract | None) -> bool:
@@ -487,7 +505,7 @@ class OwnedContracts:
             self._context.send_parent(structs.replace(message, term=self._context.term))
             return
         contract = held.contract
-        is_busy = contract in self._requests or contract in self.being_replanned
+        is_busy = self._is_requested(contract) or contract in self.being_replanned
         if is_busy or holdings.current(contract) != held or self._commits.is_waiting(held.key):
             return
         if not self._listener.damage_of(contract).is_whole:
@@ -509,7 +527,7 @@ class OwnedContracts:
     def replan(self, contract: str) -> None:
         """Reserve another generation of a contract, beside the one that is broken."""
         held = self._context.state.holdings.current(contract)
-        if held is None or contract in self._requests or contract in self.being_replanned:
+        if held is None or self._is_requested(contract) or contract in self.being_replanned:
             return
         body = body_of(held)
         if body.qos is None:
@@ -593,8 +611,11 @@ class OwnedContracts:
 
     # Helpers.
 
+    def _is_requested(self, contract: str) -> bool:
+        return contract in self._requests or contract in self._forwarded
+
     def _is_busy(self, message: AskContract) -> bool:
-        if len(self._requests) < self._context.settings.transactions_max:
+        if len(self) < self._context.settings.transactions_max:
             return False
         busy = QuotaReached("this broker is busy with as many requests as it may be")
         self._refuse(message, refused(busy))

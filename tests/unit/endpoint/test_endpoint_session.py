@@ -334,6 +334,37 @@ def test_a_broker_that_does_not_know_us_is_attached_to_anew_and_asked_again() ->
     ]
 
 
+def test_a_request_by_an_edge_that_the_broker_forgot_goes_to_the_other_with_its_number() -> None:
+    cloud = attached_cloud("c1/e0", "c1/e1")
+    cloud.ask(publish("c1/a"), token=3)
+    assert cloud.words(cloud.answer(UNKNOWN)) == [EdgeLost("c1/e0")]
+    (_, first), (attaching, _), (other, again) = cloud.submitted
+    assert (attaching, other) == ("c1/e0", "c1/e1")
+    assert isinstance(cloud.commands()[1], Attach)
+    assert again == first
+    assert cloud.words(cloud.answer(published("c1/a"))) == [
+        Answered(3, (published("c1/a"),), (b"newest",))
+    ]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_edge_that_the_broker_forgot_does_not_refuse_what_the_other_may_grant(
+    *, is_late: bool
+) -> None:
+    cloud = attached_cloud("c1/e0", "c1/e1")
+    cloud.ask(publish("c1/a"), token=3, within_s=1)
+    cloud.cut("c1/e0")
+    if is_late:
+        assert cloud.words(cloud.wait(1.1)) == [Unanswered(3)]
+    cloud.connect("c1/e0")
+    assert cloud.words(cloud.answer(UNKNOWN, at=0)) == []
+    said = cloud.words(cloud.answer(published("c1/a"), at=1))
+    if is_late:
+        assert cloud.commands()[-1] == Unpublish(names=("c1/a",))
+    else:
+        assert said == [Answered(3, (published("c1/a"),), (b"newest",))]
+
+
 def test_who_has_said_farewell_does_not_attach_again_to_a_broker_that_let_it_go() -> None:
     cloud = attached_cloud()
     cloud.ask(subscribe("x"), token=3)

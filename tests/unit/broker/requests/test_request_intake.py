@@ -79,11 +79,15 @@ def test_a_forged_request_cannot_read_a_kept_answer(cloud: Conversation) -> None
     assert refusal(again).code == NotAuthorised.code
 
 
-def test_a_request_by_an_edge_where_it_is_not_attached_names_the_rule(
+def test_a_request_by_an_edge_where_it_is_not_attached_is_refused_as_not_attached(
     cloud: Conversation,
 ) -> None:
-    refused = refusal(cloud.ask(PMU, "c1/e2", publish(variable(f"{PMU}/b"))))
-    assert (refused.code, "rule attachment" in refused.reason) == (NotAuthorised.code, True)
+    """The end-point attaches anew then; the same request by its other edge may be granted."""
+    wanted = publish(variable(f"{PMU}/b"))
+    refused = refusal(cloud.ask(PMU, "c1/e2", wanted))
+    assert (refused.code, "rule attachment" in refused.reason) == (NotAttached.code, True)
+    cloud.ask(PMU, "c1/e0", wanted, request_id=cloud.request_id)
+    assert f"{PMU}/b" in cloud.broker.registry.publications
 
 
 def test_a_request_of_nobody_is_refused_as_not_attached(cloud: Conversation) -> None:
