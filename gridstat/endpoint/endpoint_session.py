@@ -308,7 +308,7 @@ class EndPointSession:
             return [_note("answer_malformed", edge, problem)]
         if edge.attach is not None and answer.request_id == edge.attach.request_id:
             return self._attach_answered(edge, outcomes, now_ns)
-        request = self._requests.answered(answer.request_id, outcomes)
+        request = self._requests.answered(answer.request_id, outcomes, edge.name)
         if request is None:
             # A repeated answer to a repeated request; a grant of an unknown contract is undone.
             self._undo(self._registrations.unknown(outcomes))
