@@ -313,7 +313,7 @@ class EndPointSession:
         asked = self._requests.find(answer.request_id)
         if asked is not None and self._is_forgotten(edge, asked, outcomes):
             return self._forgotten(edge, asked, now_ns)
-        request = self._requests.answered(answer.request_id, outcomes)
+        request = self._requests.answered(answer.request_id, outcomes, edge.name)
         if request is None:
             # A repeated answer to a repeated request; a grant of an unknown contract is undone.
             self._undo(self._registrations.unknown(outcomes))

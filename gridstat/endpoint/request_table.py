@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from gridstat.endpoint.session_events import Answered, Unanswered
-from gridstat.model.errors import StorageFailed
+from gridstat.model.errors import NotAttached, NotAuthorised, StorageFailed
 from gridstat.net.command.endpoint_messages import (
     GrantedOutcome,
     PublishedOutcome,
@@ -31,6 +31,8 @@ WINDOW: Final = 128
 point."""
 WAITING_MAX: Final = 16_384
 UNDECIDED: Final = frozenset({StorageFailed.code})
+OF_AN_EDGE: Final = frozenset({NotAttached.code, NotAuthorised.code})
+"""Codes of refusals that may hold at one edge alone."""
 
 
 class Purpose(Enum):
@@ -124,16 +126,20 @@ class RequestTable:
         """Return the request in flight with this number."""
         return self._in_flight.get(request_id)
 
-    def answered(self, request_id: int, outcomes: tuple[Outcome, ...]) -> Request | None:
+    def answered(self, request_id: int, outcomes: tuple[Outcome, ...], edge: str) -> Request | None:
         """Remove and return the request with this number; None if it is unknown or not decided.
 
         A broker that cannot write has decided nothing, and takes the same number again; one that
-        was repeated already may still be granted. So it is repeated until there is a decision.
+        was repeated already may still be granted. So it is repeated until there is a decision. Nor
+        does a refusal decide that an edge brings which the request has left: the end-point may not
+        be attached to it any more, while the repetition at another edge is granted.
         """
         request = self._in_flight.get(request_id)
         if request is None:
             return None
-        if any(isinstance(each, RefusedOutcome) and each.code in UNDECIDED for each in outcomes):
+        codes = [each.code for each in outcomes if isinstance(each, RefusedOutcome)]
+        is_of_edge = 0 < len(codes) == len(outcomes) and OF_AN_EDGE.issuperset(codes)
+        if not UNDECIDED.isdisjoint(codes) or (is_of_edge and request.sent_to != edge):
             request.undecided = outcomes
             return None
         return self._in_flight.pop(request_id)

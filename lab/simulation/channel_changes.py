@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from gridstat.model.errors import NoSuchChannel
 from gridstat.model.identifiers import ChannelId
 from gridstat.net.command.operator_messages import AddNamedChannel, RemoveNamedChannel
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from gridstat.model.cloud import EventChannel
+    from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.operator_messages import OperatorAnswer
     from lab.simulation.operator_node import OperatorNode
     from lab.simulation.world import World
@@ -93,9 +95,21 @@ class ChannelChanges:
             operator.ask(remove, partial(self._is_removed, owner, channel))
 
     def _is_removed(self, owner: str, channel: EventChannel, answer: OperatorAnswer) -> None:
-        if answer.refused is None and (owner, channel) in self._added:
-            self._added.remove((owner, channel))
-            self._wired.channel_removed(owner, int(channel.channel_id))
+        if answer.refused is None or self._is_gone(owner, answer.refused):
+            for one in [each for each in self._added if _place(*each) == _place(owner, channel)]:
+                self._added.remove(one)
+                self._wired.channel_removed(owner, int(one[1].channel_id))
+
+    def _is_gone(self, owner: str, refused: RefusedOutcome) -> bool:
+        """Return whether the channel was removed before: the answer to that was lost."""
+        operator = self._wired.channel_operator(owner)
+        is_unknown = refused.code == NoSuchChannel.code
+        return is_unknown and operator.was_repeated and operator.is_at_present_broker
 
     def _pick(self, count: int) -> int:
         return self._world.between(0, count - 1)
+
+
+def _place(owner: str, channel: EventChannel) -> tuple[str, str, str, str]:
+    """Return what identifies a channel to operators: its number may be another after a loss."""
+    return owner, *channel.way

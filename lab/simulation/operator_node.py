@@ -37,6 +37,12 @@ class OperatorNode(Node):
     def is_idle(self) -> bool:
         return not self._waiting
 
+    @property
+    def is_at_present_broker(self) -> bool:
+        """Whether the session leads to the broker of now, and not to one that it has replaced."""
+        session = self.sessions.get(self._broker)
+        return session is not None and session.server is self.network.nodes[self._broker]
+
     def start(self) -> None:
         self.begin(self)
         self.network.connect(self, self._broker)

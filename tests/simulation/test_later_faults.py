@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING, cast
 
-from lab.simulation.channel_changes import CHANGED_REST, CHANGED_SEEDS, draw_changes
+import pytest
+
+from gridstat.model.cloud import EventChannel
+from gridstat.model.errors import NoSuchChannel
+from gridstat.model.identifiers import ChannelId
+from gridstat.net.command.endpoint_messages import RefusedOutcome
+from gridstat.net.command.operator_messages import OperatorAnswer
+from lab.simulation.channel_changes import (
+    CHANGED_REST,
+    CHANGED_SEEDS,
+    ChannelChanges,
+    draw_changes,
+)
 from lab.simulation.lost_journal import LOST_REST, LOST_SEEDS
 from lab.simulation.run import Run
 from lab.simulation.swarm import FaultKind, draw
 from lab.simulation.tree import run as tree_run
 from lab.simulation.tree import swarm as tree_swarm
 from lab.simulation.tree.slow_faults import SLOW_REST, SLOW_SEEDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lab.simulation.operator_node import OperatorNode
+    from lab.simulation.world import World
 
 CLOUD_SEED = 5
 TREE_SEED = 11
@@ -67,3 +86,76 @@ def test_channels_are_added_beside_others_inside_clouds_and_between_them() -> No
 
 def test_seeds_of_other_rests_change_no_channel() -> None:
     assert draw_changes(Random(1), CHANGED_REST + 1, 1_000) == ()
+
+
+class StandInOperator:
+    """Operator whose commands wait until the test answers them."""
+
+    is_idle = True
+
+    def __init__(self) -> None:
+        self.was_repeated = False
+        self.is_at_present_broker = True
+        self.answer: Callable[[OperatorAnswer], None] | None = None
+
+    def next_id(self) -> int:
+        return 1
+
+    def ask(self, _: object, then: Callable[[OperatorAnswer], None]) -> None:
+        self.answer = then
+
+
+class StandInWorld:
+    """World in which every chance comes true, and every pick is the first."""
+
+    def chance(self, _: float) -> bool:
+        return True
+
+    def between(self, low: int, _: int) -> int:
+        return low
+
+
+class StandInWires:
+    """Wires of one broker that note which channels are gone."""
+
+    def __init__(self) -> None:
+        self.world = cast("World", StandInWorld())
+        self.operator = StandInOperator()
+        self.removed: list[int] = []
+
+    def owners_of_channels(self) -> list[str]:
+        return ["c1"]
+
+    def channels_of(self, _: str) -> tuple[EventChannel, ...]:
+        return (EventChannel(ChannelId(1), "c1/r0", "c1/r1", 0, 100),)
+
+    def channel_operator(self, _: str) -> OperatorNode:
+        return cast("OperatorNode", self.operator)
+
+    def channel_added(self, owner: str, channel: EventChannel) -> None: ...
+
+    def channel_removed(self, _: str, number: int) -> None:
+        self.removed.append(number)
+
+
+@pytest.mark.parametrize(
+    ("was_repeated", "is_at_present_broker", "removed"),
+    [(True, True, [7]), (False, True, []), (True, False, [])],
+)
+def test_a_repeated_removal_that_finds_no_channel_was_done_before(
+    *, was_repeated: bool, is_at_present_broker: bool, removed: list[int]
+) -> None:
+    """A broker that was replaced may not know the channel yet, and proves nothing."""
+    wires = StandInWires()
+    changes = ChannelChanges(wires)
+    changes.change()
+    assert wires.operator.answer is not None
+    wires.operator.answer(OperatorAnswer(1, {"channel_id": 7}))
+    wires.operator.was_repeated = was_repeated
+    wires.operator.is_at_present_broker = is_at_present_broker
+    changes.change()
+
+    refused = RefusedOutcome(code=NoSuchChannel.code, reason="there is no channel")
+    wires.operator.answer(OperatorAnswer(1, refused=refused))
+
+    assert wires.removed == removed

@@ -306,11 +306,16 @@ class PublicationChangeEffects:
         done.undo.append(partial(self._resume_change, publication, change))
 
     def _retire_contracts(self, publication: Publication, done: Applied) -> None:
-        """Retire all generations that the present ones of its subscriptions have replaced."""
+        """Retire what this change and the moves before it replaced.
+
+        A later move ends by itself: its old paths have the new identifier, and stay until its new
+        paths are confirmed.
+        """
         for number in sorted(publication.subscriptions):
             subscription = self._registry.subscriptions[number]
-            if subscription.retiring:
-                subscription.retire(subscription.record.generation, done, with_held=True)
+            held = [found.generation for found in subscription.retiring if found.is_held]
+            if held:
+                subscription.retire(held[-1], done, with_held=True)
 
     def _end_change(self, publication: Publication) -> None:
         publication.change = None

@@ -21,6 +21,7 @@ from gridstat.model.errors import (
     EndPointExists,
     LimitReached,
     NotAttached,
+    NotAuthorised,
     SecurityNotSatisfiable,
     StorageFailed,
 )
@@ -162,6 +163,40 @@ def test_a_request_whose_edge_is_lost_goes_to_the_other_at_once() -> None:
     cloud.cut("c1/e0")
     assert [edge for edge, _ in cloud.submitted] == ["c1/e0", "c1/e1"]
     assert cloud.submitted[0][1] == cloud.submitted[1][1]
+
+
+@pytest.mark.parametrize("code", [NotAuthorised.code, NotAttached.code])
+def test_a_refusal_by_an_edge_that_a_request_has_left_does_not_hide_a_grant(code: int) -> None:
+    """A broker that lost its journal knows us at the second edge, and at the first not yet."""
+    cloud = attached_cloud("c1/e0", "c1/e1")
+    cloud.ask(publish("a"), token=9, within_s=30)
+    cloud.cut("c1/e0")
+    assert [edge for edge, _ in cloud.submitted] == ["c1/e0", "c1/e1"]
+    cloud.connect("c1/e0")
+    refused = RefusedOutcome(code=code, reason="not attached to c1/e0, which forwards it")
+
+    assert cloud.words(cloud.answer(refused, at=0)) == []
+
+    assert cloud.words(cloud.answer(published("a"), at=1)) == [
+        Answered(9, (published("a"),), (b"newest",))
+    ]
+
+
+def test_a_refusal_by_the_edge_where_a_request_waits_decides() -> None:
+    cloud = attached_cloud("c1/e0", "c1/e1")
+    cloud.ask(publish("a"), token=9, within_s=30)
+    cloud.cut("c1/e0")
+    refused = RefusedOutcome(code=NotAuthorised.code, reason="no rule lets you")
+    assert cloud.words(cloud.answer(refused)) == [Answered(9, (refused,), (b"newest",))]
+
+
+def test_an_answer_with_a_grant_decides_whichever_edge_brings_it() -> None:
+    cloud = attached_cloud("c1/e0", "c1/e1")
+    cloud.ask(publish("a", "b"), token=9, within_s=30)
+    cloud.cut("c1/e0")
+    cloud.connect("c1/e0")
+    outcomes = published("a"), RefusedOutcome(code=NotAuthorised.code, reason="no rule lets you")
+    assert cloud.words(cloud.answer(*outcomes, at=0)) == [Answered(9, outcomes, (b"newest",))]
 
 
 def test_what_is_asked_without_an_edge_waits_for_one() -> None:

@@ -17,10 +17,11 @@ from gridstat.model.errors import (
     Refused,
     RouterFull,
 )
-from gridstat.model.qos import QosRequest
+from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S, Period, slot_of
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
+    ChangeSubscription,
     PublicationChanged,
     PublishedOutcome,
     Unpublish,
@@ -97,6 +98,41 @@ def test_nothing_is_announced_before_the_routers_carry_the_new_identifier(
     for name in ("c1/i0", "c1/i1"):
         cloud.confirm(name)
     assert isinstance(cloud.answers[PMU, cloud.request_id][0], PublishedOutcome)
+
+
+@pytest.mark.parametrize("is_older", [True, False])
+def test_the_end_of_a_change_leaves_paths_that_a_later_move_still_needs(
+    cloud: Conversation, *, is_older: bool
+) -> None:
+    """A contract from before the change or after it moves to paths that nobody confirms yet."""
+    old = cloud.publish(VOLTAGE, "c1/e0")
+    if not is_older:
+        cloud.ask(PMU, "c1/e0", FASTER)
+    number = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE).subscription_id
+    if is_older:
+        cloud.ask(PMU, "c1/e0", FASTER)
+    found = cloud.broker.registry.subscriptions[number]
+    before = found.record
+    routers = before.paths[0].routers
+    for router in routers:
+        cloud.routers[router].is_silent = True
+    qos = ModalQos({0: QosRequest(every=3)})
+    cloud.send(CENTRE, "c1/e2", ChangeSubscription(subscription_id=number, qos=qos))
+
+    cloud.advance(10 * NS_PER_S)
+
+    assert cloud.broker.registry.changing == set()
+    assert [each.replaced for each in found.retiring] == [before]
+    for router in routers:
+        assert old.variable_id not in carried(cloud, router)
+        paths = {order.path_id >> 8 & 0xFF for order in cloud.path_orders(router)}
+        assert paths == {before.generation, found.record.generation}
+    for router in routers:
+        cloud.routers[router].is_silent = False
+        cloud.confirm(router)
+    cloud.advance(10 * NS_PER_S)
+    assert not found.retiring
+    assert cloud.differing() == []
 
 
 def test_a_kill_in_the_middle_of_a_change_loses_neither_identifier(cloud: Conversation) -> None:
