@@ -158,12 +158,14 @@ class Processes:
         trace: TracebackType | None,
     ) -> None:
         # Clients first: they detach at once while the daemons still answer.
-        for process in [one for one in reversed(self._running) if not one.is_daemon]:
-            self.end(process)
-        for process in self._running:
-            process.dismiss()
-        while self._running:
-            self._running.pop().end()
+        try:
+            for process in [one for one in reversed(self._running) if not one.is_daemon]:
+                self.end(process)
+        finally:
+            for process in self._running:
+                process.dismiss()
+            while self._running:
+                self._running.pop().end()
 
     def start_daemons(
         self, programs: Mapping[str, Sequence[str]], *, within_s: float

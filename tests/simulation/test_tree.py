@@ -19,6 +19,7 @@ from lab.simulation.campaign import campaign, finding
 from lab.simulation.tree.__main__ import TREES, main
 from lab.simulation.tree.bugs import BUGS
 from lab.simulation.tree.failpoints import FLOODS, OPERATIONS, failpoints, kill_at
+from lab.simulation.tree.moved_child import MOVED_REST, MOVED_SEEDS
 from lab.simulation.tree.properties.promises import Between, owed
 from lab.simulation.tree.run import REST_NS_MAX, Run, run_seed
 from lab.simulation.tree.swarm import (
@@ -48,6 +49,7 @@ NEAR = {
     "deaf-while-joining": 179,
     "obey-a-stale-parent": 289,
     "never-replan": 5,
+    "report-no-removal": 59,
     "take-a-channel-for-up": 5,
     "stay-broken": 114,
     "grant-the-worst": 12,
@@ -299,3 +301,15 @@ def test_a_seed_tells_the_same_whatever_the_order_of_sets() -> None:
         check=True,
     ).stdout
     assert told == " ".join(run_seed(seed).digest for seed in seeds)
+
+
+def test_clouds_are_moved_below_other_brokers_and_have_contracts_there() -> None:
+    moved, contracts = set[str](), 0
+    for seed in range(MOVED_REST, 12 * MOVED_SEEDS, MOVED_SEEDS):
+        run = Run(draw(seed))
+        verdict = run.verdict()
+        assert verdict.is_good, verdict.complaint
+        moved |= {run.moved_child.moved} - {""}
+        contracts += run.moved_contracts
+    assert len(moved) >= 3
+    assert contracts > 0

@@ -317,13 +317,12 @@ def test_an_audit_that_is_run_again_with_nothing_new_says_the_same(
         return done, rows, find_gaps(spark, folder, from_ns=done.from_ns).toArrow().to_pylist()
 
     whole, first, _ = audited()
-    again, second, gaps = audited()
+    again, second, _ = audited()
     assert (whole.from_ns, again.from_ns) == (0, BEGAN_NS + 2 * HOUR_NS)
     told = [row["expected"] for row in first if row["subscription"] == TOLD]
     assert told == [1_161, 1_039, None, 1_050]
     assert [row["expected"] for row in second if row["subscription"] == TOLD] == told
     assert second == first
-    assert gaps == find_gaps(spark, folder, from_ns=again.from_ns).toArrow().to_pylist()
 
 
 def test_an_empty_folder_has_nothing_to_audit(spark: SparkSession, tmp_path: Path) -> None:

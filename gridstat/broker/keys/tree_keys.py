@@ -86,8 +86,9 @@ class TreeKeys:
         is_placed, channel_id = self._context.is_placed, message.channel_id
         # Own channels have no final numbers without a place: then nobody can tell whose it is.
         is_plausible = not is_placed or self._borders.is_at(child, channel_id)
-        if is_plausible and len(self._reports) < REPORTS_MAX:
-            self._reports[channel_id, message.router] = child
+        report = channel_id, message.router
+        if is_plausible and (report in self._reports or len(self._reports) < REPORTS_MAX):
+            self._reports[report] = child
         if not is_placed:
             return
         channel = self._own(channel_id)

@@ -89,9 +89,6 @@ class LeafBorders:
         self._trap_search = TrapSearch()
         self._ways = BorderWays(context.reservations.resources)
         self._abstract_link_search = AbstractLinkSearch(distances)
-        self.have_links_changed = False
-        """Whether a search has ended since the last unit of work, of other channels than before."""
-        self._is_searching_anew = False
         self._is_searching = False
         self._search_due_ns: int | None = None
 
@@ -288,7 +285,6 @@ class LeafBorders:
 
     def report_abstract_links(self) -> None:
         """Start a search for the links between the wanted borders."""
-        self._is_searching_anew |= self._abstract_link_search.is_outdated
         self._abstract_link_search.begin(self.wanted)
         self._search()
 
@@ -311,8 +307,6 @@ class LeafBorders:
             self._is_searching = True
             self._context.set_timer(SEARCH_TIMER, PAUSE_NS)
         if not has_borders_left:
-            self.have_links_changed |= self._is_searching_anew
-            self._is_searching_anew = False
             self._send_found()
 
     def _send_found(self) -> None:

@@ -199,9 +199,6 @@ class ParentDispatcher:
 
     def end_turn(self) -> None:
         """Report changes that became durable in this unit of work: ends first, then requests."""
-        if self.borders.have_links_changed:
-            self.borders.have_links_changed = False
-            self.contracts.request_impaired()
         if not self._context.registry.tree.news:
             return
         news = self._context.registry.tree.news.take()

@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from gridstat.broker.segments.leaf_borders import LeafBorders
     from gridstat.broker.segments.parent_session import ParentSession
     from gridstat.net.command.endpoint_messages import ChangeSubscription, SubscriptionRequest
-    from gridstat.net.command.segment_messages import ContractGranted, ContractRefused, Nearness
+    from gridstat.net.command.segment_messages import ContractGranted, ContractRefused
 
 REQUEST_TIMER: Final = "ask"
 SEARCH_US_MAX: Final = 1_000_000
@@ -123,8 +123,6 @@ class RemoteContracts:
         self.deadlines = AnswerDeadlines(context, self._answer_timed_out)
         self._orphaned: list[tuple[str, Unpublished]] = []
         """Subscribers and notices of contracts that a start without a parent is ending."""
-        self._ends_sent: dict[int, tuple[Nearness, ...]] = {}
-        """How near our borders were when the contract was last requested."""
 
     # Requests of end-points.
 
@@ -267,13 +265,12 @@ class RemoteContracts:
         registry = self._context.registry
         found = registry.tree.asked.get(number)
         requested = None if found is None else found.waiting
-        if found is not None and (self._is_in_doubt(number, found) or _is_impaired(found)):
+        if found is not None and self._is_in_doubt(number, found):
             # The owner answers a known generation with its present grant, or with a refusal.
             requested = found.record
         endpoint = None if requested is None else registry.endpoints.get(requested.subscriber)
         if requested is None or endpoint is None:
             return
-        ends = self._ends_sent[number] = self._ends(endpoint, requested)
         self._session.send(
             AskContract(
                 term=self._session.term,
@@ -283,7 +280,12 @@ class RemoteContracts:
                 subscriber=requested.subscriber,
                 qos=requested.qos,
                 type_encoded=requested.type_encoded,
-                ends=ends,
+                ends=self._borders.distances_to_ends(
+                    endpoint.edges_usable(
+                        is_receiver=True, is_sealed=demands_sealing(requested.qos)
+                    ),
+                    is_start=False,
+                ),
                 share_ppm=share_ppm(self._context.quotas.of(requested.subscriber)),
                 is_matched=bool(requested.pattern_id),
             )
@@ -310,28 +312,6 @@ class RemoteContracts:
                 self.end(number)
             else:
                 self.request(number)
-
-    def request_impaired(self) -> None:
-        """Send the owners of impaired contracts how near our borders are now, if they are nearer
-        or farther than they were sent.
-
-        Owners plan with what they were sent last, when another border may have been out of reach.
-        """
-        registry = self._context.registry
-        for number in self._ends_sent.keys() - registry.tree.asked.keys():
-            del self._ends_sent[number]
-        for number, found in sorted(registry.tree.asked.items()):
-            endpoint = registry.endpoints.get(found.record.subscriber)
-            is_impaired = self._is_in_doubt(number, found) or _is_impaired(found)
-            if endpoint is None or not is_impaired:
-                continue
-            if self._ends(endpoint, found.record) != self._ends_sent.get(number):
-                self.request(number)
-
-    def _ends(self, endpoint: EndPoint, requested: ContractAsked) -> tuple[Nearness, ...]:
-        """Return how near a subscriber's usable edges are to each border."""
-        edges = endpoint.edges_usable(is_receiver=True, is_sealed=demands_sealing(requested.qos))
-        return self._borders.distances_to_ends(edges, is_start=False)
 
     # Messages from the parent.
 
@@ -595,13 +575,6 @@ class RemoteContracts:
     def _retry_later(self, _: str) -> None:
         """Repeat all requests later, because the disk is full and nothing has changed here."""
         self._context.set_timer(REQUEST_TIMER, self._context.settings.retry_after_ns)
-
-
-def _is_impaired(found: AskedContract) -> bool:
-    """Return whether some paths of a contract do not work, as its owner has reported."""
-    if found.granted is None or found.is_ending or found.change is not None:
-        return False
-    return bool(found.granted.paths_down)
 
 
 def _ignore_applied(_: Applied) -> None:

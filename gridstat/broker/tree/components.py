@@ -181,9 +181,6 @@ class Components:
     def contract_decided(self, holding: Holding) -> None:
         self.replanning.contract_decided(holding)
 
-    def ends_changed(self, contract: str) -> None:
-        self.replanning.ends_changed(contract)
-
     def replan_failed(self, contract: str) -> None:
         self.replanning.replan_failed(contract)
 

@@ -113,8 +113,6 @@ class ContractListener(Protocol):
 
     def replan_failed(self, contract: str) -> None: ...
 
-    def ends_changed(self, contract: str) -> None: ...
-
     def impairment_of(self, holding: Holding) -> Impaired: ...
 
     def damage_of(self, contract: str) -> Damage: ...
@@ -226,7 +224,7 @@ class OwnedContracts:
     # Requests from below.
 
     def request(self, child: str, message: AskContract) -> None:
-        are_ends_other = self._subscribers.learn(message.subscriber, message.ends)
+        self._subscribers.learn(message.subscriber, message.ends)
         if not self._is_own(message):
             self._forward_up(child, message)
             return
@@ -246,8 +244,6 @@ class OwnedContracts:
                 return
             if message.generation == known.asked and message.qos == known.qos:
                 self._grant(held)
-                if are_ends_other:
-                    self._listener.ends_changed(contract)
                 return
         if self._is_busy(message):
             return
@@ -334,9 +330,16 @@ class OwnedContracts:
             self.endings_above.confirmed(message.contract)
             self._requests.pop(message.contract, None)
             self._forwarded.pop(message.contract, None)
+        elif isinstance(message, ContractRefused) and self._is_taken_up(message.contract):
+            return  # The answer to a request that went up before its cloud had joined below.
         elif request is not None and message.answered >= request.generation:
             del self._forwarded[message.contract]
         self._send_down(message.contract, structs.replace(message, term=self._context.term))
+
+    def _is_taken_up(self, contract: str) -> bool:
+        """Return whether this broker plans a contract itself, or has granted it."""
+        held = self._context.state.holdings.current(contract)
+        return contract in self._requests or (held is not None and held.is_owned)
 
     def _is_own(self, request: AskContract | None) -> bool:
         """Return whether this broker owns a contract, even if the publisher's cloud is away."""
@@ -422,6 +425,7 @@ class OwnedContracts:
         if refusal is None:
             self._decide(request, transaction)
         elif transaction.purpose is Purpose.REPLACEMENT:
+            self._subscribers.forget(request.subscriber)
             if transaction.room.was_made:
                 self.holds.asked_in_vain(request.contract)
             self._not_replanned(request, refusal)

@@ -122,11 +122,6 @@ class Replanning:
 
     # Events.
 
-    def ends_changed(self, contract: str) -> None:
-        """Plan a broken contract again whose subscriber has become nearer to other borders."""
-        if contract in self._troubles:
-            self._waiting.add([contract], is_new=True)
-
     def channel_changed(self, channel_id: int) -> None:
         """Mark or unmark the contracts on a channel that has failed or returned.
 

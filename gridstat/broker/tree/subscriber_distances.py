@@ -25,17 +25,18 @@ class SubscriberDistances:
         self._near: dict[str, tuple[Nearness, ...]] = {}
         self._known: dict[tuple[Nearness, ...], tuple[Nearness, ...]] = {}
 
-    def learn(self, subscriber: str, ends: tuple[Nearness, ...]) -> bool:
-        """Record the distances of a subscriber; return whether others were known."""
+    def learn(self, subscriber: str, ends: tuple[Nearness, ...]) -> None:
         near = ends
-        is_other = self._near.get(subscriber) != near
         if len(self._known) > SUBSCRIBERS_MAX:
             self._known.clear()
         self._near.pop(subscriber, None)
         self._near[subscriber] = self._known.setdefault(near, near)
         if len(self._near) > SUBSCRIBERS_MAX:
             del self._near[next(iter(self._near))]
-        return is_other
+
+    def forget(self, subscriber: str) -> None:
+        """Forget distances by which no plan was found: they are as old as the last request."""
+        self._near.pop(subscriber, None)
 
     def ends(self, subscriber: str, child: str) -> Ends:
         return self._completed(child, self._near.get(subscriber, ()))
@@ -47,16 +48,17 @@ class SubscriberDistances:
     def _completed(self, child: str, near: tuple[Nearness, ...]) -> Ends:
         """Return distances for exactly the borders of a child.
 
-        A border without a reported distance may be unknown to the reporter: it counts as far, and
-        as reached by as many paths as there may be, so that no guess excludes what may exist.
+        A border without a reported distance may have been unknown to the reporter, or out of its
+        reach then: it counts as near as the nearest, and as reached by as many paths as there may
+        be, so that no guess excludes what may exist. The child's answer to Reserve decides.
         """
         wanted = self._borders.wanted(child)
         known = {found.router: found for found in near}
         if len(near) == len(wanted) and known.keys() == set(wanted):
             return Ends(child=child, near=near)
-        far_us = 2 * max((found.latency_us for found in near), default=ASSUMED_LATENCY_US)
+        near_us = min((found.latency_us for found in near), default=ASSUMED_LATENCY_US)
         completed = [
-            known.get(router) or Nearness(router=router, latency_us=far_us, link_disjoint=WAYS_MAX)
+            known.get(router) or Nearness(router=router, latency_us=near_us, link_disjoint=WAYS_MAX)
             for router in wanted
         ]
         return Ends(child=child, near=tuple(completed), is_guessed=True)

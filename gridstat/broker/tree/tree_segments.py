@@ -227,6 +227,8 @@ class TreeSegments:
         self._reserving.pop(key, None)
         round_ = self._rounds.pop(key)
         if refusal is not None:
+            if transaction.replaces >= 0:
+                self._holding_release.subscribers.forget(transaction.subscriber)
             is_making_room = transaction.room.is_being_made
             self._refuse(
                 key,

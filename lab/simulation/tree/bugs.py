@@ -69,6 +69,13 @@ def _see_no_obstacle(_: Function) -> Function:
     return obstacles
 
 
+def _report_no_removal(_: Function) -> Function:
+    def dismiss(self: Any, name: str) -> None:
+        self._close(name, self._no_child(name))
+
+    return dismiss
+
+
 def _keep_any_pairs(_: Function) -> Function:
     def keep_pairs(*_: Any) -> bool:
         return True
@@ -163,6 +170,10 @@ BUGS: Final[dict[str, Bug]] = {
     "pay-for-ever": Bug(
         "what a contract used of an identity's share between clouds is not given back",
         (Patch(ScopeShares, "remove", do_nothing),),
+    ),
+    "report-no-removal": Bug(
+        "the broker above does not learn that a child was removed",
+        (Patch(Membership, "dismiss", _report_no_removal),),
     ),
     "never-replan": Bug(
         "a contract stays where it is, whatever breaks on its way",

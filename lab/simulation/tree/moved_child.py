@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
+from gridstat.model.errors import NoSuchChannel, UnknownName
 from gridstat.model.identifiers import ChannelId
 from gridstat.net.command.operator_messages import (
     AddChild,
@@ -38,9 +39,14 @@ if TYPE_CHECKING:
     from lab.tree_plan import TreePlan
 
 RULE: Final = "a cloud that nobody uses can be moved"
-MOVED_SEEDS: Final = 8
-MOVED_REST: Final = 5
-"""Remainder of the seeds, one in eight, in which a cloud is moved, if there is another place."""
+MOVED_SEEDS: Final = 11
+MOVED_REST: Final = 4
+"""Remainder of the seeds, one in eleven, in which a cloud is moved, if there is another place.
+
+Eleven has no factor in common with what else is drawn by remainders, so every kind of tree is met.
+"""
+DONE_BEFORE: Final = frozenset({NoSuchChannel.code, UnknownName.code})
+"""Refusals of a repeated removal whose first answer was lost."""
 CRASH_SHARE: Final = 0.4
 DOWN_MS: Final = (20, 3_000)
 WITHIN_NS: Final = 60 * NS_PER_S
@@ -54,6 +60,8 @@ class MovedChild:
         self._grid = grid
         self._world = grid.world
         self._refused = ""
+        self.moved = ""
+        """Cloud that was moved, if any."""
 
     def move(self) -> bool:
         """Move some cloud to another parent; False if the tree has no other place for any."""
@@ -62,7 +70,7 @@ class MovedChild:
         if self._grid.swarm.seed % MOVED_SEEDS != MOVED_REST or not places:
             return False
         child, parent = places[self._world.between(0, len(places) - 1)]
-        former = plan.brokers[child].parent
+        former, self.moved = plan.brokers[child].parent, child
         if self._world.is_traced:
             self._world.tell(f"broker/{child}", f"MOVES from {former} to {parent}")
         removed = self._remove_channels(child)
@@ -149,8 +157,10 @@ class MovedChild:
         operator = self._grid.wiring.channel_operator(broker)
 
         def answered(answer: OperatorAnswer) -> None:
-            if answer.refused is not None and not operator.was_repeated:
-                self._refused = answer.refused.reason
+            refused = answer.refused
+            is_done_before = operator.was_repeated and operator.is_at_present_broker
+            if refused is not None and not (is_done_before and refused.code in DONE_BEFORE):
+                self._refused = refused.reason
             elif then is not None:
                 then(answer)
 

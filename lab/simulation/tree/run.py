@@ -19,6 +19,7 @@ from lab.simulation.tree.guards import Guards
 from lab.simulation.tree.moved_child import MovedChild
 from lab.simulation.tree.properties.checks import TreeProperties
 from lab.simulation.tree.properties.floods import check_nothing_floods
+from lab.simulation.tree.properties.promises import contracts_between
 from lab.simulation.tree.settled import settled_tree
 from lab.simulation.tree.swarm import draw
 from lab.simulation.workload import Workload
@@ -69,6 +70,8 @@ class Run:
         self.workload = Workload(self.grid)
         self.flooding = TreeFlooding(self.grid)
         self.moved_child = MovedChild(self.grid)
+        self.moved_contracts = 0
+        """Contracts with other clouds that a moved cloud had in its new place."""
         for node in self.grid.endpoints.values():
             node.on_return = self.workload.restart
 
@@ -142,6 +145,10 @@ class Run:
         world.run_until(world.now_ns + AGAIN_NS[-1])
         self.rest(REST_NS_MAX)
         self.properties.check_rest()
+        self.moved_contracts = sum(
+            self.moved_child.moved in (cloud_of(each.name), cloud_of(each.subscriber))
+            for each in contracts_between(self.grid)
+        )
         self.end()
 
     def rest(self, within_ns: int) -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec.structs import replace
 
-from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.messages import ChannelStateChanged
 from gridstat.net.command.segment_messages import (
-    AskContract,
     Reserved,
     SegmentBroken,
     SegmentRestored,
@@ -18,14 +15,13 @@ from gridstat.net.command.segment_messages import (
 from tests.unit.broker.segments.family import (
     ENTRIES,
     EXITS,
-    FAR,
     IN,
     OUT,
     OUT_TWO,
     Family,
     family,
 )
-from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
+from tests.unit.broker.stand_ins import PMU, VOLTAGE
 
 if TYPE_CHECKING:
     from gridstat.broker.records.operations import Subscribed
@@ -133,31 +129,3 @@ def test_a_segment_whose_router_the_file_has_lost_is_housed_or_told_as_broken(
     else:
         assert cloud.broker.registry.tree.segments == {}
         assert cloud.last(SegmentBroken).is_over is False
-
-
-def test_the_owner_of_a_broken_contract_is_told_how_near_the_borders_are_now(cloud: Family) -> None:
-    cloud.disconnect("c1/i1")
-    for found in cloud.channels_given:
-        if found.from_router == "c1/i1" and found.channel_id < OUT:
-            down = ChannelStateChanged(channel_id=found.channel_id, is_up=False)
-            cloud.hear(found.to_router, down)
-    cloud.settle()
-    cloud.ask(CENTRE, "c1/e2", subscribe(FAR.name))
-    asked = cloud.last(AskContract)
-    assert {each.router for each in asked.ends} == {"c1/i0"}
-    cloud.grant(asked)
-    granted = cloud.granted(asked, generation=asked.generation)
-    cloud.say(replace(granted, paths_down=(0,), degraded=("path 1 is down",)))
-    cloud.settle()
-    cloud.words.clear()
-
-    cloud.connect("c1/i1")
-    for found in cloud.channels_given:
-        if found.from_router == "c1/i1" and found.channel_id < OUT:
-            up = ChannelStateChanged(channel_id=found.channel_id, is_up=True)
-            cloud.hear(found.to_router, up)
-    cloud.advance(2 * NS_PER_S)
-    cloud.settle()
-    again = cloud.heard(AskContract)
-    assert [each.contract for each in again] == [asked.contract]
-    assert {each.router for each in again[0].ends} == {"c1/i0", "c1/i1"}

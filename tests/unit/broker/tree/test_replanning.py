@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from msgspec import structs
 
 from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.segment_messages import (
-    AskContract,
     ContractGranted,
     Lookup,
     SegmentBroken,
@@ -281,27 +281,6 @@ def test_two_contracts_are_not_tried_at_the_same_times() -> None:
     assert at_once <= 1, "only the first attempts are made together"
 
 
-def test_a_broken_contract_is_planned_at_once_when_its_subscriber_has_other_distances() -> None:
-    world = two_clouds()
-    world.subscribe("c2/d", VOLTAGE)
-    world.settle()
-    (asked,) = (word for _, _, word in world.sent if isinstance(word, AskContract))
-    fall_silent(world)
-    world.rest()
-    for _ in range(100):
-        world.clouds["c1"].retell()
-        world.say("c1")
-        world.settle()
-        world.advance(NS_PER_S)
-    world.sent.clear()
-    nearer = tuple(structs.replace(end, latency_us=end.latency_us // 2) for end in asked.ends)
-    for ends, tries in ((asked.ends, 0), (nearer, 1), (nearer, 1)):
-        world.post("c2", "root", structs.replace(asked, ends=ends))
-        world.settle()
-        world.advance(1)
-        assert lookups(world) == tries
-
-
 def cut_after_a_restart(ways_most: int) -> tuple[TreeWorld, tuple[SegmentedPath, ...]]:
     """A root that begins anew, and one of the two borders of a contract is cut off.
 
@@ -338,3 +317,23 @@ def test_paths_that_a_root_only_supposes_are_not_granted_if_the_cloud_does_not_h
     world, paths = cut_after_a_restart(ways_most=1)
     assert {path.pieces[1].routers[0] for path in paths} == {"c1/b0", "c1/b1"}
     assert broken(world) == 1
+
+
+def test_a_subscriber_that_was_far_from_a_border_when_it_asked_may_be_near_to_it_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = two_clouds()
+    cloud = world.clouds["c2"]
+    near, other = cloud._near()  # What it reports with its requests.
+    far = structs.replace(other, latency_us=10_000_000)
+    monkeypatch.setattr(cloud, "_near", lambda: (near, far))
+    world.subscribe("c2/d", VOLTAGE, latency_us=1_000_000)
+    world.settle()
+    (held,) = world.brokers["root"].machine.state.holdings.all()
+    for number in held[0].channel_ids:
+        cloud.tell_channel(number, is_up=False)
+    world.say("c2")
+    world.settle()
+    assert world.brokers["root"].machine.survey()["broken"] == 1
+    world.rest()
+    assert world.brokers["root"].machine.survey()["broken"] == 0
