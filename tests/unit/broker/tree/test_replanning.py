@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from msgspec import structs
 
 from gridstat.broker.tree.tree_settings import TreeSettings
@@ -20,6 +19,8 @@ from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, published, residue, two_clouds
 
 if TYPE_CHECKING:
+    import pytest
+
     from gridstat.net.command.segment_messages import SegmentedPath
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from gridstat.model.errors import NoSuchVariable
+from gridstat.net.command.endpoint_messages import RefusedOutcome
+from gridstat.net.command.segment_messages import ContractRefused
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, inconsistencies, residue, two_clouds
@@ -68,3 +71,18 @@ def test_a_request_for_the_parent_that_was_ended_is_not_taken_up_here() -> None:
     world.rest()
     assert contract not in world.clouds["c2"].granted
     assert residue(world) == []
+
+
+def test_a_refusal_from_above_ends_no_contract_that_was_granted_here_meanwhile() -> None:
+    world = without_publisher()
+    contract = world.subscribe("c2/d", VOLTAGE)
+    world.cut = set()
+    world.rest()
+    assert contract in world.clouds["c2"].granted
+    why = RefusedOutcome(code=NoSuchVariable.code, reason="nobody publishes it")
+    late = ContractRefused(term=1, contract=contract, generation=0, refused=why)
+    world.sent.clear()
+    world.post("root", "west", late)
+    world.settle()
+    assert not [word for _, to, word in world.sent if to == "c2" and word == late]
+    assert contract in world.clouds["c2"].granted
