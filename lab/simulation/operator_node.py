@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.net.command.operator_messages import OperatorCommand, TreeCommand
-    from lab.simulation.network import Network
+    from lab.simulation.network import Network, Session
 
     AnyCommand: TypeAlias = OperatorCommand | TreeCommand
 
@@ -38,9 +38,14 @@ class OperatorNode(Node):
         return not self._waiting
 
     @property
+    def session(self) -> Session | None:
+        """The session with the broker, or None."""
+        return self.sessions.get(self._broker)
+
+    @property
     def is_at_present_broker(self) -> bool:
         """Whether the session leads to the broker of now, and not to one that it has replaced."""
-        session = self.sessions.get(self._broker)
+        session = self.session
         return session is not None and session.server is self.network.nodes[self._broker]
 
     def start(self) -> None:

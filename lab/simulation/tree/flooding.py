@@ -3,7 +3,8 @@
 Each broker has an operator, who sends one command after another, and again on every new session
 until it is answered. A flood that was answered as done holds as long as the variable is published;
 a refused command changed nothing, unless it was sent twice: then the broker may have received the
-first copy.
+first copy. A broker that loses its journal forgets all floods of its operator, those included whose
+answer arrives after the loss.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from gridstat.broker.floods.flooding_operations import FloodingHeld
     from gridstat.broker.floods.leaf_flooding_operations import FloodingSet
     from gridstat.net.command.operator_messages import OperatorAnswer
+    from lab.simulation.network import Session
     from lab.simulation.tree.grid import TreeGrid
 
 ASKED: Final = "what floods was asked for"
@@ -61,8 +63,11 @@ class TreeFlooding:
         self._world = grid.world
         self._operators: dict[str, OperatorNode] = {}
         self._possible_floods: dict[tuple[str, str], PossibleFloods] = {}
+        self._sessions_lost: dict[str, Session] = {}
+        """Session of an operator with the process whose journal was lost since."""
         self.done = 0
         self.refused = 0
+        grid.on_journal_lost.append(self.journal_lost)
 
     def plan(self, start_ns: int) -> None:
         """Schedule the beginnings and ends of the swarm's floods, counted from `start_ns`."""
@@ -74,6 +79,16 @@ class TreeFlooding:
             node.start()
         for at_ns, work in self._grid.swarm.floods:
             self._world.at(start_ns + at_ns, self._do, work)
+
+    def journal_lost(self, broker: str) -> None:
+        """Forget the floods of a broker that begins anew, and what it may have answered."""
+        for key in [key for key in self._possible_floods if key[0] == broker]:
+            del self._possible_floods[key]
+        self._sessions_lost.pop(broker, None)
+        node = self._operators.get(broker)
+        session = None if node is None else node.session
+        if session is not None:
+            self._sessions_lost[broker] = session
 
     def unrest(self) -> str | None:
         for broker, node in self._operators.items():
@@ -181,24 +196,33 @@ class TreeFlooding:
     def _answered(
         self, broker: str, command: SetFlooding | RemoveFlooding, answer: OperatorAnswer
     ) -> None:
-        floods = self._possible_floods.setdefault((broker, command.name), PossibleFloods())
-        after = [_after(command, terms) for terms in floods.possible]
-        if answer.refused is None and isinstance(command, SetFlooding):
-            check_written(int(answer.facts.get("variable_id", 0)), command.modes)
-        if answer.refused is not None:
+        if answer.refused is None:
+            self.done += 1
+            if isinstance(command, SetFlooding):
+                check_written(int(answer.facts.get("variable_id", 0)), command.modes)
+        else:
             self.refused += 1
             check_refusal(command.modes, answer.refused)
+        if self._is_of_lost_journal(broker):
+            return
+        floods = self._possible_floods.setdefault((broker, command.name), PossibleFloods())
+        after = [_after(command, terms) for terms in floods.possible]
+        if answer.refused is not None:
             if self._operators[broker].was_repeated:
                 floods.possible += [terms for terms in after if terms not in floods.possible]
                 floods.variable_id = 0
             return
-        self.done += 1
         number = int(answer.facts.get("variable_id", 0))
         if number != floods.variable_id:
             # The variable was perhaps published again, and nothing of its former flood is left.
             after += [_after(command, {})]
         floods.possible = [terms for at, terms in enumerate(after) if terms not in after[:at]]
         floods.variable_id = number
+
+    def _is_of_lost_journal(self, broker: str) -> bool:
+        """Return whether an answer that arrives now is older than the loss of the journal."""
+        session = self._sessions_lost.get(broker)
+        return session is not None and session is self._operators[broker].session
 
     # Checks.
 

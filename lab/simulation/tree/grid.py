@@ -50,7 +50,7 @@ class TreeGrid:
         self.routers = self.wires.routers
         self.crashes = 0
         """Number of routers so far that have lost their tables, or could not apply one."""
-        self.on_journal_lost: Callable[[str], None] | None = None
+        self.on_journal_lost: list[Callable[[str], None]] = []
         self._terms_min: dict[str, int] = {}
         self._number = 0
         owner: dict[int, tuple[str, object, int]] = {}
@@ -119,8 +119,8 @@ class TreeGrid:
         self._terms_min[name] = before + 1
         node.journal.lose()
         self.wiring.journal_lost(name)
-        if self.on_journal_lost is not None:
-            self.on_journal_lost(name)
+        for hear in self.on_journal_lost:
+            hear(name)
 
     def start(self) -> None:
         """Start brokers and routers at once; the seed decides which is faster."""

@@ -47,7 +47,7 @@ class TreeProperties:
         """Check this tree from now on."""
         self._grid = grid
         answers = self._answers = TreeAnswers(grid)
-        grid.on_journal_lost = self._journal_lost
+        grid.on_journal_lost.append(self._journal_lost)
         for node in grid.brokers.values():
             node.on_restored = answers.restored
             node.on_returned = answers.returned
