@@ -19,11 +19,18 @@ ChannelReport: TypeAlias = ChannelStateChanged | BackPressureChanged
 
 
 class ChannelReports:
-    """The last report of each source and channel that the table names; none of any other."""
+    """The last report of each source and channel that the table names; none of any other.
+
+    A source that the table names no more stays in the core until the core has taken the table. If
+    the core refuses it and the source is named again, the core says nothing new of that source, so
+    its last report is kept until then.
+    """
 
     def __init__(self) -> None:
         self._states: dict[int, ChannelStateChanged] = {}
         self._pressures: dict[int, BackPressureChanged] = {}
+        self._unnamed: dict[int, ChannelStateChanged] = {}
+        """Last reports of sources that the core may still have, and the table does not name."""
 
     def note(self, news: ChannelNews, table: OrderTable) -> ChannelReport | None:
         """Return the report of a change; None where the channel has been closed meanwhile."""
@@ -35,26 +42,40 @@ class ChannelReports:
                 channel_id=channel_id, is_on=news.is_on, queued_events=news.queued_events
             )
             return pressure
-        if channel_id not in table.sources:
-            return None
         silent_ms = news.silent_ms if isinstance(news, SourceSilent) else 0
-        state = self._states[channel_id] = ChannelStateChanged(
+        state = ChannelStateChanged(
             channel_id=channel_id, is_up=isinstance(news, SourceReceived), silent_ms=silent_ms
         )
+        if channel_id not in table.sources:
+            self._unnamed[channel_id] = state
+            return None
+        self._states[channel_id] = state
         return state
 
-    def forget_closed(self, table: OrderTable) -> list[BackPressureChanged]:
-        """Forget closed channels; return reports of those that were congested until now.
+    def follow(self, table: OrderTable) -> list[ChannelReport]:
+        """Follow a change of the table; return what the broker would not hear otherwise.
 
-        Opened again, such a channel has an empty queue, of which nobody would say that it is.
+        These are the sources named again that the core may never have closed, and the closed
+        channels that were congested until now: opened again, such a channel has an empty queue, of
+        which nobody would say that it is.
         """
         for channel_id in self._states.keys() - table.sources.keys():
-            del self._states[channel_id]
+            self._unnamed[channel_id] = self._states.pop(channel_id)
+        again = sorted(self._unnamed.keys() & table.sources.keys())
+        for channel_id in again:
+            self._states[channel_id] = self._unnamed.pop(channel_id)
         closed = sorted(self._pressures.keys() - table.channels.keys())
         congested = [channel_id for channel_id in closed if self._pressures[channel_id].is_on]
         for channel_id in closed:
             del self._pressures[channel_id]
-        return [BackPressureChanged(channel_id=number, is_on=False) for number in congested]
+        return [
+            *(self._states[channel_id] for channel_id in again),
+            *(BackPressureChanged(channel_id=number, is_on=False) for number in congested),
+        ]
+
+    def forget_unnamed(self) -> None:
+        """Forget the sources that the table does not name: the core has taken the whole table."""
+        self._unnamed.clear()
 
     def all(self) -> list[ChannelReport]:
         """Return all reports, for a broker that has just come back."""

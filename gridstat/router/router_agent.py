@@ -232,6 +232,8 @@ class RouterAgent:
     ) -> list[RouterInstruction]:
         match event:
             case TableApplied(number, refused):
+                if self._intake.is_newest(number):
+                    self._reports.forget_unnamed()
                 return self._report_to_broker(self._intake.applied(number, refused))
             case TableFailed():
                 self._tables_refused += 1
@@ -436,9 +438,9 @@ class RouterAgent:
             self._tables_refused += 1
             note = Note("table_refused", (("number", taken.number), ("reason", taken.reason)))
             return [note, *self._report_to_broker(taken)]
-        relieved = self._reports.forget_closed(self.table)
+        unheard = self._reports.follow(self.table)
         seeds = () if self._edge is None else self._edge.table_changed(taken.change, now_ns)
-        return [taken, *seeds, *(Send(self._broker_peer, report) for report in relieved)]
+        return [taken, *seeds, *(Send(self._broker_peer, report) for report in unheard)]
 
     def _fence(self, term: int) -> list[RouterInstruction]:
         self._broker = _Broker.FENCED

@@ -71,6 +71,10 @@ class TableIntake:
             self._staged = OrderTable()
         return self._apply(change) if self._staged is None else self._stage(self._staged, change)
 
+    def is_newest(self, number: int) -> bool:
+        """Return whether the core has committed the held orders, if it has committed this one."""
+        return number == self._number
+
     def applied(self, number: int, refused: dict[int, str] | None = None) -> TableChanged | None:
         """Note that the core has committed; return the acknowledgement, if this session waits for
         one."""

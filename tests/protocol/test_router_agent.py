@@ -266,6 +266,32 @@ def test_news_of_a_channel_that_was_closed_is_not_told(router: RouterConversatio
     assert said_to(BROKER, router.accept()) == []
 
 
+def test_a_source_that_the_core_could_not_close_is_reported_when_it_is_named_again(
+    router: RouterConversation,
+) -> None:
+    """The core never closed it, and says nothing new of it."""
+    router.accept()
+    router.change(FIRST)
+    router.tell(SourceSilent(3, 120))
+    router.broker_says(CLOSING)
+    router.tell(TableFailed(2, LimitReached.code, "no room in the core"))
+    assert router.tell(SourceReceived(3)) == []
+    again = ChangeTable(term=1, number=3, begins_anew=True, sources=(WEST,))
+    heard = ChannelStateChanged(channel_id=3, is_up=True)
+    assert heard in router.change(again)
+
+
+def test_a_source_that_the_core_has_closed_is_judged_anew_when_it_is_named_again(
+    router: RouterConversation,
+) -> None:
+    router.accept()
+    router.change(FIRST)
+    router.tell(SourceSilent(3, 120))
+    router.change(CLOSING)
+    again = ChangeTable(term=1, number=3, sources=(WEST,))
+    assert [type(each) for each in router.change(again)] == [TableChanged]
+
+
 def test_counters_are_reported_every_second_while_there_is_a_broker(
     router: RouterConversation,
 ) -> None:

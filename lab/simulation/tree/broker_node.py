@@ -92,6 +92,8 @@ class TreeBrokerNode(Node):
         """Called with each message of the parent, before the broker has it."""
         self.on_restored: Callable[[TreeBrokerNode], None] | None = None
         self.on_returned: Callable[[TreeBrokerNode, bytes], None] | None = None
+        self.on_sent: Callable[[object], None] | None = None
+        """Called with each message to another broker, before it is sent."""
         self.settings_above: TreeSettings | None = None
         """Settings of a broker above clouds."""
         self.lives = 0
@@ -215,6 +217,8 @@ class TreeBrokerNode(Node):
                     "terms only grow", f"{self.name} says {message} after {self.term_highest}"
                 )
             self.term_highest = message.term
+            if self.on_sent is not None:
+                self.on_sent(message)
             if type(message) is Reserved and not self.is_impostor:
                 self._check_written(message)
             elif type(message) is NotReserved and message.limit == Limit.LATENCY.name:

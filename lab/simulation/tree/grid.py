@@ -107,7 +107,8 @@ class TreeGrid:
         new.process = old.process  # So that the instance is a new one, too.
         new.clock_offset_ns = old.clock_offset_ns
         new.on_killed, new.on_restored = old.on_killed, old.on_restored
-        new.on_returned, new.settings_above = old.on_returned, old.settings_above
+        new.on_returned, new.on_sent = old.on_returned, old.on_sent
+        new.settings_above = old.settings_above
         self.brokers[name] = new
         self._register(new)
         return new

@@ -31,13 +31,15 @@ if TYPE_CHECKING:
     from lab.simulation.journal import SimulatedJournal
     from lab.simulation.tree.broker_node import TreeBrokerNode
     from lab.simulation.tree.grid import TreeGrid
+    from lab.simulation.tree.properties.closed_channels import ClosedChannels
 
 
 class TreeAnswers:
     """Checks of answers; `acknowledged` are the granted contracts, by the subscriber's cloud."""
 
-    def __init__(self, grid: TreeGrid) -> None:
+    def __init__(self, grid: TreeGrid, closed: ClosedChannels) -> None:
         self._grid = grid
+        self._closed = closed
         self.acknowledged: dict[str, set[int]] = {cloud: set() for cloud in grid.clouds}
         self.granted: dict[str, Quality] = {}
         """Quality in the last answer about a contract, to its request or its change."""
@@ -84,7 +86,7 @@ class TreeAnswers:
         if isinstance(command, Subscribe):
             for wanted, outcome in zip(command.subscriptions, outcomes, strict=False):
                 if isinstance(outcome, RefusedOutcome):
-                    check_refused(self._grid, node.name, wanted, outcome)
+                    check_refused(self._grid, node.name, wanted, outcome, self._closed)
 
     def _forget(self, node: EndPointNode, asked: Asked) -> None:
         """Forget the granted quality after a failed change, since the request may be repeated."""

@@ -19,6 +19,7 @@ from lab.simulation.tree.properties.accounts import (
 )
 from lab.simulation.tree.properties.answers import TreeAnswers
 from lab.simulation.tree.properties.belief import check_all_is_empty, check_belief
+from lab.simulation.tree.properties.closed_channels import ClosedChannels
 from lab.simulation.tree.properties.contracts import check_contracts
 from lab.simulation.tree.properties.floods import check_floods, unrest_of_floods
 from lab.simulation.tree.properties.latencies import check_divisions
@@ -41,16 +42,19 @@ class TreeProperties:
     def __init__(self) -> None:
         self._grid: TreeGrid | None = None
         self._answers: TreeAnswers | None = None
+        self._closed: ClosedChannels | None = None
         self._terms = Terms()
 
     def watch(self, grid: TreeGrid) -> None:
         """Check this tree from now on."""
         self._grid = grid
-        answers = self._answers = TreeAnswers(grid)
+        closed = self._closed = ClosedChannels(grid)
+        answers = self._answers = TreeAnswers(grid, closed)
         grid.on_journal_lost.append(self._journal_lost)
         for node in grid.brokers.values():
             node.on_restored = answers.restored
             node.on_returned = answers.returned
+            node.on_sent = closed.sent
 
     @property
     def grid(self) -> TreeGrid:
@@ -83,7 +87,8 @@ class TreeProperties:
         check_belief(self.grid)
         check_contracts(self.grid)
         check_divisions(self.grid)
-        check_promises(self.grid)
+        assert self._closed is not None
+        check_promises(self.grid, self._closed)
         check_floods(self.grid)
         check_rows(self.grid)
         check_accounts(self.grid)

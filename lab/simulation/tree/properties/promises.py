@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.negotiation import Quality
     from gridstat.net.command.segment_messages import ContractGranted, SegmentedPath
     from lab.simulation.tree.grid import TreeGrid
+    from lab.simulation.tree.properties.closed_channels import ClosedChannels
     from lab.simulation.tree.properties.ways import Channel
 
 BAND: Final = "what is granted lies between what is desired and the worst"
@@ -86,7 +87,7 @@ def is_cut(grid: TreeGrid, path: SegmentedPath) -> bool:
 # At rest.
 
 
-def check_promises(grid: TreeGrid) -> None:
+def check_promises(grid: TreeGrid, closed: ClosedChannels) -> None:
     latencies = _latencies(grid)
     for found in contracts_between(grid):
         _check_bands(found)
@@ -97,7 +98,7 @@ def check_promises(grid: TreeGrid) -> None:
                 raise PropertyBroken(LATE, f"{found.contract} has {found.quality}, takes {path}")
         has_all = grid.swarm.quotas().capacity_share == 1  # Else a share may lower a new contract.
         if grid.swarm.is_quiet and has_all and _is_free(grid, found):
-            _check_best(grid, found)
+            _check_best(grid, found, closed.to_contract(found.contract))
 
 
 def _check_bands(found: Between) -> None:
@@ -117,13 +118,16 @@ def _check_bands(found: Between) -> None:
             )
 
 
-def _check_best(grid: TreeGrid, found: Between) -> None:
-    """Check that a contract has the best quality if nothing was ever broken and there is room."""
+def _check_best(grid: TreeGrid, found: Between, closed: frozenset[Channel]) -> None:
+    """Check that a contract has the best quality if nothing was ever broken and there is room.
+
+    The channels that were `closed` when it was granted do not count: it is not raised later.
+    """
     wanted = _paths_of(found.desired)
     is_lowered = found.redundancy < wanted or any(
         qos.every > found.desired[mode].every for mode, qos in found.quality.items()
     )
-    if is_lowered and _free_ways(grid, found) >= wanted:
+    if is_lowered and _free_ways(grid, found, closed) >= wanted:
         raise PropertyBroken(
             BEST, f"{found.contract} has {found.quality}, desired was {found.desired}"
         )
@@ -224,24 +228,33 @@ def _wanted(found: Between, cut: list[bool], again: Quality) -> int:
     return found.redundancy if any(cut) else 0
 
 
-def _free_ways(grid: TreeGrid, found: Between) -> int:
-    return free_ways(grid, found.granted.owner, found.name, found.subscriber)
+def _free_ways(grid: TreeGrid, found: Between, closed: frozenset[Channel] = frozenset()) -> int:
+    return free_ways(grid, found.granted.owner, found.name, found.subscriber, closed)
 
 
-def free_ways(grid: TreeGrid, owner: str, name: str, subscriber: str) -> int:
-    """Count ways over channels without contracts of tight latency, since load might delay those."""
-    relied_on: set[Channel] = set()
+def free_ways(
+    grid: TreeGrid,
+    owner: str,
+    name: str,
+    subscriber: str,
+    closed: frozenset[Channel] = frozenset(),
+) -> int:
+    """Count ways over channels that are neither `closed` nor have contracts of tight latency."""
+    return ways_between(grid, owner, name, subscriber, closed | relied_on(grid))
+
+
+def relied_on(grid: TreeGrid) -> set[Channel]:
+    """Return the channels with contracts of tight latency, which more load might delay."""
+    found: set[Channel] = set()
     for other in contracts_between(grid):
         if has_tight_latency(other.quality):
-            relied_on.update(
-                channel for path in other.granted.paths for channel in channels_of(path)
-            )
+            found.update(channel for path in other.granted.paths for channel in channels_of(path))
     for cloud, leaf in grid.leaves().items():
         for subscription in leaf.registry.subscriptions.values():
             record = subscription.record
             if not record.contract and has_tight_latency(record.granted):
-                relied_on.update((cloud, one) for path in record.paths for one in path.channel_ids)
-    return ways_between(grid, owner, name, subscriber, frozenset(relied_on))
+                found.update((cloud, one) for path in record.paths for one in path.channel_ids)
+    return found
 
 
 def has_tight_latency(quality: Quality) -> bool:

@@ -19,6 +19,7 @@ from lab.tree_plan import cloud_of
 if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import RefusedOutcome, SubscriptionRequest
     from lab.simulation.tree.grid import TreeGrid
+    from lab.simulation.tree.properties.closed_channels import ClosedChannels
 
 RULE: Final = "what there is room for is granted"
 NO_ROOM: Final = frozenset(
@@ -35,11 +36,16 @@ NO_ROOM: Final = frozenset(
 
 
 def check_refused(
-    grid: TreeGrid, subscriber: str, asked: SubscriptionRequest, refused: RefusedOutcome
+    grid: TreeGrid,
+    subscriber: str,
+    asked: SubscriptionRequest,
+    refused: RefusedOutcome,
+    closed: ClosedChannels,
 ) -> None:
     """Check a refusal where nothing was ever broken or tight: there must be too few ways.
 
-    Contracts with a tight latency close the channels on their paths, since load might delay them.
+    Contracts with a tight latency close the channels on their paths, since load might delay them:
+    those of now, and those that were there or were tried while this request was decided.
     """
     if refused.code not in NO_ROOM or not grid.swarm.is_quiet or not is_roomy(grid):
         return
@@ -55,5 +61,6 @@ def check_refused(
         return
     owner = grid.swarm.plan.common(cloud_of(asked.name), cloud_of(subscriber))
     wanted = max(qos.redundancy for qos in worst.values())
-    if free_ways(grid, owner, asked.name, subscriber) >= wanted:
+    without = closed.to_request(asked.name, subscriber)
+    if free_ways(grid, owner, asked.name, subscriber, without) >= wanted:
         raise PropertyBroken(RULE, f"{asked.name} is refused to {subscriber}: {refused.reason}")
