@@ -44,7 +44,7 @@ class OperatorNode(Node):
 
     @property
     def is_at_present_broker(self) -> bool:
-        """Whether the session leads to the broker of now, and not to one that it has replaced."""
+        """True if the session leads to the broker of now, and not to one that it has replaced."""
         session = self.session
         return session is not None and session.server is self.network.nodes[self._broker]
 

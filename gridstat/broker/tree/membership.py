@@ -225,7 +225,7 @@ class Membership:
         if name not in self._context.joined:
             return
         self._context.note("child_joined", child=name, term=term)
-        if has_changed and self._context.is_parent_joined:
+        if has_changed:
             self._send_clouds()
         self._listener.child_joined(name)
 
@@ -257,8 +257,7 @@ class Membership:
     def dismiss(self, name: str) -> None:
         """End the session of a broker that is no longer a child; its clouds may join elsewhere."""
         self._close(name, self._no_child(name))
-        if self._context.is_parent_joined:
-            self._send_clouds()
+        self._send_clouds()
 
     def end_session(self, name: str, error: GridStatError) -> None:
         """End the session of a child, or with the parent; the peer may connect again."""
